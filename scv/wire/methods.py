@@ -1,0 +1,75 @@
+"""Every method of the protocol, once: direction, params, result."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from scv.wire import approval, blob, lifecycle, schema, session, turn
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method. `to` says who receives it; `result` is None for notifications.
+
+    `mutating` requests carry `opId` and are idempotent; `observer` ones are
+    open to observers.
+    """
+
+    to: Literal["server", "client"]
+    params: Any
+    result: Any | None
+    mutating: bool = False
+    observer: bool = False
+
+
+METHODS: dict[str, Method] = {
+    "scv/session/create": Method(
+        "server", session.CreateSession, session.SessionCreated, mutating=True
+    ),
+    "scv/session/get": Method(
+        "server", session.SessionRef, session.SessionSnapshot, observer=True
+    ),
+    "scv/session/list": Method(
+        "server", session.ListSessions, session.SessionList, observer=True
+    ),
+    "scv/session/attach": Method(
+        "server", session.AttachSession, session.Attached, observer=True
+    ),
+    "scv/session/detach": Method(
+        "server", session.SessionRef, lifecycle.Empty, observer=True
+    ),
+    "scv/session/replay": Method(
+        "server", session.ReplaySession, session.EventBatch, observer=True
+    ),
+    "scv/session/history": Method(
+        "server", session.SessionHistory, session.ItemPage, observer=True
+    ),
+    "scv/session/update": Method(
+        "server", session.UpdateSession, session.SessionUpdated, mutating=True
+    ),
+    "scv/session/close": Method(
+        "server", session.CloseSession, lifecycle.Empty, mutating=True
+    ),
+    "scv/turn/start": Method("server", turn.StartTurn, turn.TurnStarted, mutating=True),
+    "scv/turn/cancel": Method(
+        "server", turn.CancelTurn, turn.TurnCancelling, mutating=True
+    ),
+    "scv/turn/get": Method("server", turn.TurnRef, turn.TurnResult, observer=True),
+    "scv/approval/request": Method(
+        "client", approval.Approval, approval.Decision | approval.Defer
+    ),
+    "scv/approval/answer": Method(
+        "server", approval.AnswerApproval, approval.AnswerAccepted, mutating=True
+    ),
+    "scv/approval/list": Method(
+        "server", approval.ListApprovals, approval.ApprovalList, observer=True
+    ),
+    "scv/approval/invalid": Method("client", approval.InvalidAnswer, None),
+    "scv/blob/put": Method("server", blob.PutBlob, blob.BlobStored, mutating=True),
+    "scv/blob/read": Method("server", blob.ReadBlob, blob.BlobSlice, observer=True),
+    "scv/schema/get": Method(
+        "server", schema.GetSchema, schema.SchemaBlob, observer=True
+    ),
+    "scv/session/events": Method("client", session.EventBatch, None),
+    "scv/session/lagged": Method("client", session.SessionLagged, None),
+}
+"""Method name -> what it is. The LSP lifecycle methods keep their LSP meaning."""
