@@ -1,0 +1,1 @@
+"""Configuration: one settings model, its layers, and where an instance lives."""

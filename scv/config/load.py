@@ -1,0 +1,276 @@
+"""Merge the layers of configuration, lowest first.
+
+defaults < user file < project file < explicit file < environment < flags.
+A project file is untrusted: keys it may not set, or values that loosen, are
+ignored with a notice. Errors name file, line and key, never the content.
+"""
+
+import os
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scv.config.paths import Home, project_file
+from scv.errors import ConfigError
+
+MAX_FILE_BYTES = 1024 * 1024
+ENVIRONMENT_KEYS = {
+    "SCV_MODEL": "model",
+    "SCV_BASE_URL": "base_url",
+    "SCV_API_KEY_ENV": "api_key_env",
+}
+POLICY_ORDER = ("on-risk", "always", "never")
+PRACTICE = "practice"
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One source of settings; `name` is a file or a word such as `environment`."""
+
+    name: str
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings with the layer each value came from, and what was ignored."""
+
+    settings: Any
+    origins: Mapping[str, str]
+    notices: tuple[str, ...]
+    profile_overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+def load(
+    home: Home,
+    *,
+    workspace: str | None,
+    environment: Mapping[str, str],
+    config_file: str | None = None,
+    flags: Table | None = None,
+) -> Loaded:
+    """Read and merge every layer.
+
+    Args:
+        flags: Settings from the command line as a nested table.
+
+    Raises:
+        ConfigError: A file of the user is unreadable, not private, or wrong.
+    """
+    notices: list[str] = []
+    layers: list[Layer] = []
+    user = read_file(home.config_file, private=True)
+    if user is not None:
+        layers.append(Layer(str(home.config_file), user))
+    project = None
+    if workspace is not None and not _same_file(
+        project_file(workspace), home.config_file
+    ):
+        project = _read_project(workspace, notices)
+    explicit = config_file or environment.get("SCV_CONFIG")
+    if explicit:
+        table = read_file(Path(explicit), private=True)
+        if table is None:
+            raise ConfigError("there is no such file", file=explicit)
+        layers.append(Layer(explicit, table))
+    if flags:
+        layers.append(Layer("command line", flags))
+    for layer in layers:
+        _validate(layer)
+    merged: Table = {}
+    origins: dict[str, str] = {}
+    for layer in layers[:1] if user is not None else []:
+        _merge(merged, layer, origins)
+    if project is not None:
+        base = _validate(Layer("defaults", merged))
+        _merge(merged, _tightened(project, base, notices), origins)
+    for layer in layers[1:] if user is not None else layers:
+        _merge(merged, layer, origins)
+    settings = _validate(Layer("merged", merged))
+    overrides = {
+        key: environment[name]
+        for name, key in ENVIRONMENT_KEYS.items()
+        if environment.get(name)
+    }
+    return Loaded(settings, origins, tuple(notices), overrides)
+
+
+def read_file(path: Path, *, private: bool) -> Table | None:
+    """Read one TOML file; None when there is none.
+
+    Raises:
+        ConfigError: Too large, not private, not UTF-8, or not TOML.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be read: {error.strerror}.", file=str(path)
+        ) from None
+    with open(descriptor, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigError("is not a regular file.", file=str(path))
+        if private and status.st_mode & 0o077:
+            raise ConfigError(
+                "can be read by others, and may hold keys.",
+                file=str(path),
+                remedy=f"Run: chmod 600 {path}",
+            )
+        data = stream.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes.", file=str(path))
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError("is not UTF-8 text.", file=str(path), line=line) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            "is not valid TOML here.",
+            file=str(path),
+            line=_error_line(str(error), data),
+            remedy="Look for a missing quote, bracket or equals sign.",
+        ) from None
+
+
+def _error_line(message: str, data: bytes) -> int:
+    _, _, place = message.rpartition("(at line ")
+    number = place.partition(",")[0]
+    return int(number) if number.isdigit() else data.count(b"\n") + 1
+
+
+def _same_file(first: Path, second: Path) -> bool:
+    try:
+        return os.path.samefile(first, second)
+    except OSError:
+        return False
+
+
+def _read_project(workspace: str, notices: list[str]) -> Layer | None:
+    path = project_file(workspace)
+    real = os.path.realpath(path)
+    root = os.path.realpath(workspace)
+    if os.path.exists(path) and os.path.commonpath([real, root]) != root:
+        notices.append(f"{path} is ignored: it leads out of the workspace")
+        return None
+    try:
+        table = read_file(path, private=False)
+    except ConfigError as error:
+        notices.append(f"project configuration is ignored: {error.message}")
+        return None
+    return None if table is None else Layer(str(path), table)
+
+
+def _validate(layer: Layer) -> Any:
+    from pydantic import ValidationError
+
+    from scv.config.settings import Settings
+
+    try:
+        return Settings.model_validate(layer.table)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        remedy = _nearest(first["loc"]) if first["type"] == "extra_forbidden" else None
+        message = (
+            "is no setting."
+            if first["type"] == "extra_forbidden"
+            else f"{first['msg']}."
+        )
+        raise ConfigError(message, file=layer.name, key=key, remedy=remedy) from None
+
+
+def _nearest(place: tuple[Any, ...]) -> str | None:
+    from difflib import get_close_matches
+
+    known = [key for key, _ in walk_fields()]
+    wanted = ".".join(map(str, place))
+    for candidate in get_close_matches(wanted, known, n=1, cutoff=0.6):
+        return f"Did you mean {candidate}?"
+    return "See `scv config show` for all settings."
+
+
+def walk_fields() -> Iterator[tuple[str, Any]]:
+    """Yield every dotted key of the settings with its field; profiles as `providers.<name>`."""
+    from pydantic import BaseModel
+
+    from scv.config.settings import Profile, Settings
+
+    for name, section in Settings.model_fields.items():
+        annotation = section.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            for key, entry in annotation.model_fields.items():
+                yield f"{name}.{key}", entry
+        else:
+            for key, entry in Profile.model_fields.items():
+                yield f"{name}.<name>.{key}", entry
+
+
+def _merge(into: Table, layer: Layer, origins: dict[str, str]) -> None:
+    def merge(target: Table, source: Table, path: str) -> None:
+        for key, value in source.items():
+            dotted = f"{path}{key}"
+            if isinstance(value, dict):
+                merge(target.setdefault(key, {}), value, f"{dotted}.")
+            else:
+                target[key] = value
+                origins[dotted] = layer.name
+
+    merge(into, layer.table, "")
+
+
+def _tightened(project: Layer, base: Any, notices: list[str]) -> Layer:
+    """Keep what a project file may say; the rest becomes notices."""
+    rules = {
+        key: (entry.json_schema_extra or {}).get("project", "forbidden")
+        for key, entry in walk_fields()
+    }
+    kept: Table = {}
+    for section, values in project.table.items():
+        for key, value in values.items() if isinstance(values, dict) else ():
+            dotted = f"{section}.{key}"
+            current = getattr(getattr(base, section, None), key, None)
+            problem = _loosens(rules.get(dotted), current, value)
+            if problem is None:
+                kept.setdefault(section, {})[key] = value
+            else:
+                notices.append(f"{project.name}: {dotted} is ignored: {problem}")
+        if not isinstance(values, dict):
+            notices.append(f"{project.name}: {section} is ignored: it is no setting")
+    try:
+        _validate(Layer(project.name, kept))
+    except ConfigError as error:
+        notices.append(f"project configuration is ignored: {error.message}")
+        return Layer(project.name, {})
+    return Layer(project.name, kept)
+
+
+def _loosens(rule: str | None, current: Any, value: Any) -> str | None:
+    """Say why a project file may not set this value; None when it may."""
+    match rule:
+        case "free":
+            return None
+        case "lower" if type(value) is int:
+            return None if value <= current else f"a project may only lower {current}"
+        case "raise" if type(value) is int:
+            return None if value >= current else f"a project may only raise {current}"
+        case "off" if value is False:
+            return None
+        case "stricter" if value in POLICY_ORDER:
+            if POLICY_ORDER.index(value) >= POLICY_ORDER.index(current):
+                return None
+            return f"a project may only be stricter than {current}"
+        case None:
+            return "it is no setting, or only the user's own configuration may hold it"
+        case "forbidden":
+            return "only the user's own configuration may set it"
+        case _:
+            return "a project may not set this value"
