@@ -1,0 +1,537 @@
+"""A live session: the single writer of its log, history, turns and questions.
+
+All of it runs on one event loop; a change is made without waiting, and what
+must be durable is then committed before anybody is told.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from anyio import CancelScope
+
+from scv.core.approval import ApprovalDesk
+from scv.core.context import ContextLimit, Estimator, trim_history
+from scv.core.history import Entry, UserEntry
+from scv.core.ids import new_id, now_ms
+from scv.core.log import EventLog
+from scv.core.ports import Asker, Runtime, TokenUsage
+from scv.core.prompt import prompt_text
+from scv.core.records import (
+    Change,
+    HistoryRecord,
+    Json,
+    OpRecord,
+    SessionLock,
+    SessionRecord,
+    Store,
+    TurnRecord,
+)
+from scv.core.transcript import Transcript
+from scv.core.turn import Turn, TurnContext, TurnEnd, duration_ms, run_steps
+from scv.core.visible import one_line
+from scv.errors import StoreError
+from scv.wire.errors import refuse
+
+logger = logging.getLogger(__name__)
+
+Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], Any]
+MakeOp = Callable[[Json], OpRecord]
+"""Builds the stored result of the request, to go into the commit of its effect."""
+
+
+class Equip(Protocol):
+    """Builds what a session works with, from its configuration."""
+
+    def __call__(
+        self, session: SessionRecord, environment: Mapping[str, str]
+    ) -> Runtime:
+        """Raise ConfigError when the configuration cannot serve the session."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """The front end behind a request."""
+
+    client_id: str
+    name: str
+
+
+class Session:
+    """One live session, owned by this process while `lock` is held."""
+
+    def __init__(
+        self,
+        record: SessionRecord,
+        *,
+        store: Store,
+        lock: SessionLock,
+        equip: Equip,
+        asker: Asker,
+        spawn: Spawn,
+        environment: Mapping[str, str],
+        history: list[Entry],
+        last_turn: TurnRecord | None = None,
+    ) -> None:
+        self.record = record
+        self.environment = environment
+        self.history = history
+        self.turn: Turn | None = None
+        self.last_turn = last_turn
+        self.closed = False
+        self._told: set[str] = set()
+        self._positions = len(history)
+        self._store = store
+        self._lock = lock
+        self._equip = equip
+        self._spawn = spawn
+        self._runtime: Runtime | None = None
+        self._estimator: Estimator | None = None
+        self.log = EventLog(
+            record.id,
+            record.epoch,
+            last=record.last_seq,
+            ceiling=record.ceiling,
+            store=store,
+            raise_ceiling=lambda number: replace(self._row(), ceiling=number),
+            spawn=spawn,
+        )
+        self.transcript = Transcript(self.log, store)
+        self.desk = ApprovalDesk(self.log, store, asker, lambda: None)
+
+    # --- views ---
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.record.id
+
+    def state(self) -> str:
+        """What a person wants to know at a glance."""
+        if self.turn is not None:
+            return "needs_approval" if self.desk.pending() else "running"
+        if self.last_turn is not None and self.last_turn.status == "failed":
+            return "failed"
+        return "idle"
+
+    def view(self) -> Json:
+        """The session in wire form."""
+        return session_view(self._row(), self.state())
+
+    def turn_view(self, turn_id: str | None = None) -> Json | None:
+        """The running turn (or the newest), in wire form."""
+        if self.turn is not None and turn_id in (None, self.turn.id):
+            return turn_view(self._turn_row(self.turn))
+        if self.last_turn is not None and turn_id in (None, self.last_turn.id):
+            return turn_view(self.last_turn)
+        return None
+
+    def runtime(self) -> Runtime:
+        """Model, tools and settings as configured now.
+
+        Raises:
+            ConfigError: The configuration cannot serve this session.
+        """
+        if self._runtime is None:
+            self._runtime = self._equip(self._row(), self.environment)
+        return self._runtime
+
+    # --- acts ---
+
+    async def start_turn(
+        self, parts: list[Json], submitter: Submitter, op_id: str, make_op: MakeOp
+    ) -> Json:
+        """Accept a prompt: returns when it is on disk; the turn runs by itself.
+
+        Raises:
+            RequestRefused: 4241 while another turn runs.
+            ConfigError: No usable model; nothing is accepted.
+            StoreError: It could not be kept; nothing is accepted.
+        """
+        self._check_open()
+        if self.turn is not None:
+            raise refuse(
+                "session.busy",
+                "a turn is running in this session; wait for its end or cancel it",
+                turnId=self.turn.id,
+            )
+        text = prompt_text(parts)
+        runtime = self.runtime()
+        turn = Turn(new_id("t"), now_ms(), submitter.client_id)
+        self.turn = turn
+        self.log.append(
+            "turn.accepted", {"owner": submitter.client_id}, turn_id=turn.id, held=True
+        )
+        item, item_row = self.transcript.add(
+            "user_message",
+            turn.id,
+            held=True,
+            parts=parts,
+            opId=op_id,
+            author={"clientId": submitter.client_id, "name": submitter.name},
+        )
+        title_changed = not self.record.title
+        if title_changed:
+            self._set(title=one_line(text, 80), rev=self.record.rev + 1)
+        entry = UserEntry(text)
+        self.history.append(entry)
+        position = self._positions
+        self._positions += 1
+        result: Json = {
+            "outcome": "started",
+            "turnId": turn.id,
+            "itemId": item["id"],
+            "seq": self.log.last,
+        }
+        self._spawn(lambda: self._run(turn, runtime))
+        self._set(updated_at=turn.started_at)
+        try:
+            await self.log.commit(
+                self._row(),
+                self._turn_row(turn),
+                item_row,
+                HistoryRecord(self.id, position, turn.id, entry),
+                make_op(result),
+            )
+        except BaseException:
+            turn.refused = True
+            turn.accepted.set()
+            turn.scope.cancel()
+            await self._forget(turn, entry)
+            raise
+        turn.accepted.set()
+        if title_changed:
+            self._announce({"title": self.record.title})
+        return result
+
+    async def cancel_turn(self, turn_id: str, reason: str, make_op: MakeOp) -> Json:
+        """Stop exactly this turn; answers at once with what is being stopped.
+
+        Raises:
+            RequestRefused: 4243 when another turn runs, or none.
+        """
+        turn = self.turn
+        if turn is None or turn.id != turn_id:
+            data = {"turnId": turn.id} if turn is not None else {"idle": True}
+            raise refuse("turn.not_current", "that turn is not running", **data)
+        receipt: Json = {
+            "processes": sorted(turn.processes),
+            "approvals": [],
+            "queueHeld": False,
+            "queued": [],
+        }
+        result: Json = {"state": "cancelling", "receipt": receipt}
+        if turn.cancel_reason is None:
+            turn.cancel_reason = reason or "cancelled"
+            self._set_state(turn, "cancelling")
+        turn.scope.cancel()
+        receipt["approvals"] = self.desk.cancel()
+        self._store.enqueue((make_op(result),))
+        return result
+
+    async def answer(
+        self,
+        approval_id: str,
+        *,
+        digest: str,
+        option_id: str,
+        feedback: str,
+        by: Json,
+        extra: tuple[Change, ...] = (),
+    ) -> None:
+        """Decide a question of this session; see `ApprovalDesk.answer`."""
+        await self.desk.answer(
+            approval_id,
+            digest=digest,
+            option_id=option_id,
+            feedback=feedback,
+            by=by,
+            extra=extra,
+        )
+
+    async def update(
+        self,
+        *,
+        title: str | None,
+        archived: bool | None,
+        config: Json | None,
+        if_rev: int | None,
+        make_op: MakeOp,
+    ) -> Json:
+        """Change title, archive mark or configuration.
+
+        Raises:
+            RequestRefused: 4242 when `if_rev` is not the current revision.
+            ConfigError: The new configuration cannot serve; nothing changes.
+        """
+        self._check_open()
+        if if_rev is not None and if_rev != self.record.rev:
+            raise refuse(
+                "rev.conflict",
+                "the session was changed meanwhile",
+                rev=self.record.rev,
+                session=self.view(),
+            )
+        before = self.record
+        changed: Json = {}
+        if title is not None:
+            self._set(title=one_line(title, 200))
+            changed["title"] = self.record.title
+        if archived is not None:
+            self._set(archived=archived)
+            changed["archived"] = archived
+        if config is not None:
+            self._set(config={**self.record.config, **config})
+            changed["config"] = self.record.config
+        try:
+            if config is not None:
+                self._runtime = self._equip(self._row(), self.environment)
+            self._set(rev=before.rev + 1, updated_at=now_ms())
+            result = {"session": self.view()}
+            self._announce(changed, held=True)
+            await self.log.commit(self._row(), make_op(result))
+        except BaseException:
+            self.record = replace(before, ceiling=self.record.ceiling)
+            self._runtime = None
+            raise
+        return result
+
+    async def close(self) -> None:
+        """End a running turn, put everything on disk, give the session up."""
+        self.closed = True
+        turn = self.turn
+        if turn is not None:
+            turn.cancel_reason = turn.cancel_reason or "closed"
+            turn.scope.cancel()
+            self.desk.cancel()
+            await turn.ended.wait()
+        await self.release()
+
+    async def release(self) -> None:
+        """Write the final numbers and free the lock; no turn may be running."""
+        self.closed = True
+        self.log.flush_delta()
+        try:
+            await self._store.commit((replace(self._row(), ceiling=self.log.last),))
+        except StoreError as error:
+            logger.warning("session %s: %s", self.id, error.message)
+        finally:
+            self._lock.release()
+
+    # --- inside ---
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise refuse("session.not_found", "the session is closed; attach again")
+
+    def _set(self, **fields: Any) -> None:
+        self.record = replace(self.record, **fields)
+
+    def _row(self) -> SessionRecord:
+        return replace(self.record, last_seq=self.log.last, ceiling=self.log.ceiling)
+
+    def _announce(self, changed: Json, *, held: bool = False) -> None:
+        self.log.append(
+            "session.updated", {"rev": self.record.rev, **changed}, held=held
+        )
+
+    def _turn_row(self, turn: Turn) -> TurnRecord:
+        end = turn.end if turn.state == "ended" else None
+        return TurnRecord(
+            turn.id,
+            self.id,
+            turn.state,
+            turn.started_at,
+            turn.owner,
+            status=end.status if end else None,
+            stop_reason=end.stop_reason if end else None,
+            ended_at=now_ms() if end else None,
+            error=end.error if end else None,
+            usage=turn.usage,
+        )
+
+    def _set_state(self, turn: Turn, state: str) -> None:
+        if turn.state in (state, "ended") or turn.state == "cancelling":
+            return
+        turn.state = state
+        self.log.append("turn.state", {"state": state}, turn_id=turn.id)
+
+    def _remember(self, entry: Entry, turn_id: str) -> None:
+        self.history.append(entry)
+        self._store.enqueue((HistoryRecord(self.id, self._positions, turn_id, entry),))
+        self._positions += 1
+
+    def _used(self, turn: Turn, usage: TokenUsage | None, estimate: int) -> None:
+        size = self.runtime().settings.context.max_tokens
+        total = {**self.record.usage, "contextUsed": estimate, "contextSize": size}
+        if usage is not None:
+            for name, value in (
+                ("inputTokens", usage.input_tokens),
+                ("outputTokens", usage.output_tokens),
+                ("cachedTokens", usage.cached_tokens),
+                ("reasoningTokens", usage.reasoning_tokens),
+            ):
+                total[name] = total.get(name, 0) + value
+                turn.usage[name] = turn.usage.get(name, 0) + value
+            total["contextUsed"] = usage.input_tokens + usage.output_tokens
+        self._set(usage=total)
+        self.log.append("usage.updated", {"usage": total}, turn_id=turn.id)
+
+    async def _run(self, turn: Turn, runtime: Runtime) -> None:
+        """The turn's own task: ends the turn exactly once."""
+        end = TurnEnd("cancelled", "cancelled")
+        try:
+            with turn.scope:
+                self._set_state(turn, "preparing")
+                self._tell(runtime.notices)
+                self._trim(runtime)
+                end = await run_steps(turn, self._context(runtime))
+        except ContextLimit as error:
+            end = _failed("history_limit", error.message)
+        except Exception:
+            logger.exception("turn %s failed (session %s)", turn.id, self.id)
+            end = _failed(
+                "internal_error",
+                "SCV failed inside; its log says why. The session can go on.",
+            )
+        if turn.cancel_reason and end.status == "cancelled":
+            end = replace(end, stop_reason=turn.cancel_reason)
+        with CancelScope(shield=True):
+            await self._end(turn, end)
+
+    async def _forget(self, turn: Turn, entry: Entry) -> None:
+        """Undo a turn whose prompt could not be kept."""
+        with CancelScope(shield=True):
+            await turn.ended.wait()
+        self.log.drop_turn(turn.id)
+        del self.history[self.history.index(entry) :]
+        self._positions = len(self.history)
+        self.turn = None
+
+    async def _end(self, turn: Turn, end: TurnEnd) -> None:
+        await turn.accepted.wait()
+        if turn.refused:
+            turn.ended.set()
+            return
+        turn.end = end
+        turn.state = "ended"
+        data: Json = {
+            "status": end.status,
+            "stopReason": end.stop_reason,
+            "usage": turn.usage,
+            "durationMs": duration_ms(turn),
+        }
+        if end.error is not None:
+            data["error"] = end.error
+        row = self._turn_row(turn)
+        self._set(updated_at=now_ms())
+        self.log.append("turn.ended", data, turn_id=turn.id, held=True)
+        self.last_turn = row
+        self.turn = None
+        try:
+            await self.log.commit(self._row(), row)
+        except StoreError as error:
+            # the end must still be told; after a restart the turn is `interrupted`
+            logger.error("session %s: end of turn not kept: %s", self.id, error.message)
+            self.log.append("turn.ended", data, turn_id=turn.id)
+        finally:
+            turn.ended.set()
+
+    def _tell(self, notices: tuple[str, ...]) -> None:
+        """Write each notice once in the life of this session."""
+        for text in notices:
+            if text not in self._told and self.turn is not None:
+                self._told.add(text)
+                self.transcript.add(
+                    "notice", self.turn.id, code="config.ignored", message=text
+                )
+
+    def _trim(self, runtime: Runtime) -> None:
+        limits = runtime.settings.session
+        self.history, removed = trim_history(
+            self.history,
+            max_messages=limits.max_messages,
+            max_bytes=limits.max_history_bytes,
+            note_chars=runtime.settings.context.summary_max_chars,
+        )
+        if removed and self.turn is not None:
+            self.transcript.add(
+                "notice",
+                self.turn.id,
+                code="history.trimmed",
+                message=f"{removed} old messages left the model's history",
+            )
+
+    def _context(self, runtime: Runtime) -> TurnContext:
+        if self._estimator is None:
+            self._estimator = Estimator(runtime.settings.context.bytes_per_token)
+        return TurnContext(
+            session_id=self.id,
+            workspace=self.record.root,
+            runtime=runtime,
+            log=self.log,
+            store=self._store,
+            transcript=self.transcript,
+            desk=self.desk,
+            estimator=self._estimator,
+            history=self.history,
+            remember=self._remember,
+            set_state=self._set_state,
+            used=self._used,
+        )
+
+
+def _failed(code: str, message: str) -> TurnEnd:
+    return TurnEnd(
+        "failed", code, {"code": code, "message": message, "retryable": False}
+    )
+
+
+def session_view(record: SessionRecord, state: str) -> Json:
+    """A session in wire form."""
+    workspace: Json = {"root": record.root}
+    if record.folders:
+        workspace["folders"] = list(record.folders)
+    view: Json = {
+        "id": record.id,
+        "title": record.title,
+        "workspace": workspace,
+        "state": state,
+        "createdAt": record.created_at,
+        "updatedAt": record.updated_at,
+        "config": record.config,
+        "rev": record.rev,
+        "epoch": record.epoch,
+        "lastSeq": record.last_seq,
+        "usage": record.usage,
+    }
+    if record.archived:
+        view["archived"] = True
+    if record.parent:
+        view["parent"] = record.parent
+    if record.channel:
+        view["channel"] = record.channel
+    return view
+
+
+def turn_view(row: TurnRecord) -> Json:
+    """A turn in wire form."""
+    view: Json = {
+        "id": row.id,
+        "sessionId": row.session_id,
+        "state": row.state,
+        "startedAt": row.started_at,
+        "usage": row.usage,
+    }
+    for name, value in (
+        ("status", row.status),
+        ("stopReason", row.stop_reason),
+        ("endedAt", row.ended_at),
+        ("error", row.error),
+        ("owner", row.owner),
+    ):
+        if value is not None:
+            view[name] = value
+    return view
