@@ -1,0 +1,1 @@
+"""The operating system: child processes, workspace files, private files, locks."""
