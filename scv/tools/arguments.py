@@ -1,0 +1,101 @@
+"""Arguments of tools: one strict rule for all of them.
+
+Values are never converted, unknown fields are refused, and the message names
+the field, what it takes, and what came. `null` counts as left out where a field
+is optional.
+"""
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from scv.errors import BadArguments
+
+_LONGEST_VALUE_SHOWN = 60
+_JSON_TYPES = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "an object",
+    "NoneType": "null",
+}
+_EXPECTED = {
+    "int_type": "an integer",
+    "float_type": "a number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+}
+
+
+class Arguments(BaseModel):
+    """The arguments of one tool, or an object inside them."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, defer_build=True
+    )
+
+
+A = TypeVar("A", bound=BaseModel)
+
+
+def parse_arguments(model: type[A], arguments: dict[str, Any]) -> A:
+    """Turn a model's JSON object into a tool's arguments.
+
+    Raises:
+        BadArguments: With the dotted name of the first bad field.
+    """
+    try:
+        return model.model_validate(arguments)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise BadArguments(_explain(model, first, field), field=field or None) from None
+
+
+def _explain(model: type[BaseModel], error: Any, field: str) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = ", ".join(f"`{name}`" for name in model.model_fields)
+        where = "" if "." not in field else " in that place"
+        return f"unknown field `{field}`{where}; this tool takes {known}"
+    if kind == "missing":
+        return f"the field `{field}` is required"
+    if kind == "value_error":  # a rule between fields, in its own words
+        return str(context["error"])
+    if kind in _EXPECTED:
+        expected = _EXPECTED[kind]
+    elif kind == "literal_error":
+        expected = f"one of {context['expected']}"
+    elif kind == "greater_than_equal":
+        expected = f"a number that is at least {context['ge']}"
+    elif kind == "less_than_equal":
+        expected = f"a number that is at most {context['le']}"
+    elif kind == "too_short":
+        expected = f"at least {context['min_length']} of them"
+    elif kind == "too_long":
+        expected = f"at most {context['max_length']} of them"
+    elif kind == "string_too_short":
+        expected = f"a text of at least {context['min_length']} characters"
+    elif kind == "string_too_long":
+        expected = f"a text of at most {context['max_length']} characters"
+    elif kind == "string_unicode":
+        expected = "valid Unicode text (a lone surrogate is none)"
+    else:
+        expected = error["msg"]
+    return f"`{field}`: expected {expected}, but got {_shown(error['input'])}"
+
+
+def _shown(value: Any) -> str:
+    name = _JSON_TYPES.get(type(value).__name__, type(value).__name__)
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        text = ascii(value)
+        if len(text) > _LONGEST_VALUE_SHOWN:
+            text = text[:_LONGEST_VALUE_SHOWN] + "…"
+        return f"{name} {text}"
+    return name
