@@ -1,0 +1,64 @@
+"""One module per noun; `serve` finds the handler of a request and runs it.
+
+A handler takes the connection and validated params; a mutating one also takes
+`make_op`, which it must put into the commit of its effect.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from scv.errors import ConfigError, NotFound, StoreError, UnknownMethod
+from scv.server.handlers import approval, blob, schema, session, turn
+from scv.wire.errors import refuse
+from scv.wire.methods import METHODS
+from scv.wire.validate import check_params
+
+if TYPE_CHECKING:
+    from scv.server.connection import Connection
+
+HANDLERS: dict[str, Any] = {
+    "scv/session/create": session.create,
+    "scv/session/get": session.get,
+    "scv/session/list": session.list_sessions,
+    "scv/session/attach": session.attach,
+    "scv/session/detach": session.detach,
+    "scv/session/replay": session.replay,
+    "scv/session/history": session.history,
+    "scv/session/update": session.update,
+    "scv/session/close": session.close,
+    "scv/turn/start": turn.start,
+    "scv/turn/cancel": turn.cancel,
+    "scv/turn/get": turn.get,
+    "scv/approval/answer": approval.answer,
+    "scv/approval/list": approval.list_approvals,
+    "scv/blob/put": blob.put,
+    "scv/blob/read": blob.read,
+    "scv/schema/get": schema.get,
+}
+
+
+async def serve(connection: "Connection", method: str, params: Any) -> Any:
+    """Validate, check the role, and run a request; foreign errors become the wire's."""
+    handler = HANDLERS.get(method)
+    if handler is None:
+        raise UnknownMethod(f"unknown method {method[:80]!r}")
+    entry = METHODS[method]
+    checked = check_params(method, params)
+    if connection.role == "observer" and not entry.observer:
+        raise refuse("role.forbidden", "an observer only reads")
+    try:
+        if not entry.mutating:
+            return await handler(connection, checked)
+        store = await connection.server.ready()
+        return await connection.server.operations.run(
+            store,
+            connection.client_id,
+            method,
+            checked,
+            lambda make_op: handler(connection, checked, make_op),
+        )
+    except ConfigError as error:
+        raise refuse("config.invalid", error.message, key=error.key) from error
+    except StoreError as error:
+        raise refuse("store.failed", error.message) from error
+    except NotFound as error:
+        raise refuse("object.not_found", error.message) from error

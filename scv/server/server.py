@@ -1,0 +1,288 @@
+"""The server: live sessions, connections, and what they share."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from anyio import CancelScope, Event, create_task_group, sleep, wait_readable
+from anyio.abc import TaskGroup
+
+from scv.core.ids import new_id, now_ms
+from scv.rpc import ByteStream, Limits, Peer
+from scv.server.connection import Connection
+from scv.server.courier import Courier
+from scv.server.operations import Operations
+from scv.wire.errors import refuse
+from scv.wire.limits import EVENT_NUMBER_BLOCK
+
+if TYPE_CHECKING:
+    from scv.core.records import Json, SessionRecord, Store
+    from scv.core.session import Equip, Session
+
+logger = logging.getLogger(__name__)
+PARENT_POLL_SECONDS = 5.0
+
+
+class Server:
+    """Owns every live session of this process, inside `running`.
+
+    `open_store` runs at the first request that needs the store, so that the
+    handshake waits for nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        open_store: Callable[[], Awaitable[Store]],
+        equip: Equip,
+        transport: str,
+        environment: Mapping[str, str],
+        limits: Limits | None = None,
+    ) -> None:
+        self.id = new_id("v")
+        self.transport = transport
+        self.equip = equip
+        self.environment = environment
+        self.sessions: dict[str, Session] = {}
+        self.connections: set[Connection] = set()
+        self.courier = Courier(self)
+        self.operations = Operations()
+        self._open_store = open_store
+        self._limits = limits
+        self._store: Store | None = None
+        self._opening: Event | None = None
+        self._openings: dict[str, Event] = {}
+        self._tasks: TaskGroup
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Server]:
+        """Live for the block; leaving it ends every turn and writes everything."""
+        async with create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                yield self
+            finally:
+                with CancelScope(shield=True):
+                    await self.close()
+                tasks.cancel_scope.cancel()
+
+    # --- connections ---
+
+    async def serve(self, stream: ByteStream) -> int:
+        """Serve one front end until it leaves; returns the exit status it asked for."""
+        async with create_task_group() as tasks:
+            connection = Connection(self, tasks)
+            connection.peer = Peer(stream, connection, limits=self._limits)
+            self.connections.add(connection)
+            try:
+                await connection.peer.run()
+            finally:
+                self.connections.discard(connection)
+                connection.closed()
+                tasks.cancel_scope.cancel()
+        return connection.exit_code or 0
+
+    def watch_parent(self, process_id: int, connection: Connection) -> None:
+        """Close the connection when the process that started it is gone."""
+
+        async def watch() -> None:
+            await _wait_for_end(process_id)
+            logger.info("process %d is gone, closing", process_id)
+            connection.peer.close()
+
+        connection.spawn(watch)
+
+    # --- the store ---
+
+    @property
+    def store(self) -> Store:
+        """The open store; `ready` comes first."""
+        assert self._store is not None
+        return self._store
+
+    async def ready(self) -> Store:
+        """Open the store once and finish what a dead owner left.
+
+        Raises:
+            StoreError: It cannot be opened; the next request tries again.
+        """
+        while self._store is None:
+            if self._opening is not None:
+                await self._opening.wait()
+                continue
+            self._opening = Event()
+            try:
+                store = await self._open_store()
+                await _finish_interrupted(store)
+                self._store = store
+            finally:
+                self._opening.set()
+                self._opening = None
+        return self._store
+
+    # --- sessions ---
+
+    async def live(self, session_id: str) -> Session:
+        """Find a session, taking it over from the store when nobody runs it.
+
+        Raises:
+            RequestRefused: 4201 unknown, 4240 another process owns it.
+            StoreError: The store failed.
+        """
+        while True:
+            session = self.sessions.get(session_id)
+            if session is not None and not session.closed:
+                return session
+            opening = self._openings.get(session_id)
+            if opening is None:
+                break
+            await opening.wait()
+        done = self._openings[session_id] = Event()
+        try:
+            return await self._take_over(session_id)
+        finally:
+            del self._openings[session_id]
+            done.set()
+
+    async def _take_over(self, session_id: str) -> Session:
+        from scv.core.records import SessionLocked
+        from scv.core.recovery import recover
+
+        store = await self.ready()
+        if await store.load(session_id) is None:
+            raise refuse("session.not_found", "there is no session of this id")
+        try:
+            lock = store.lock_session(session_id)
+        except SessionLocked as error:
+            raise refuse(
+                "session.locked",
+                f"process {error.pid} has this session open; use that one, or close"
+                " it there first",
+                pid=error.pid,
+            ) from None
+        try:
+            stored = await store.load(session_id)
+            assert stored is not None
+            stored = await recover(store, stored)
+        except BaseException:
+            lock.release()
+            raise
+        session = self.adopt(
+            stored.session,
+            lock,
+            history=list(stored.history),
+            last_turn=stored.turns[-1] if stored.turns else None,
+        )
+        return session
+
+    def adopt(self, record: SessionRecord, lock: Any, **state: Any) -> Session:
+        """Make a session live in this process."""
+        from scv.core.session import Session
+
+        session = Session(
+            record,
+            store=self.store,
+            lock=lock,
+            equip=self.equip,
+            asker=self.courier,
+            spawn=self._tasks.start_soon,
+            environment=state.pop("environment", self.environment),
+            **state,
+        )
+        self.sessions[record.id] = session
+        return session
+
+    async def end_turns(self, reason: str) -> None:
+        """Cancel every running turn and wait for its end."""
+        for session in list(self.sessions.values()):
+            turn = session.turn
+            if turn is not None:
+                turn.cancel_reason = turn.cancel_reason or reason
+                turn.scope.cancel()
+                session.desk.cancel()
+                await turn.ended.wait()
+
+    async def close(self) -> None:
+        """End every turn, put everything on disk, close the store."""
+        await self.end_turns("client_gone")
+        for session in list(self.sessions.values()):
+            await session.close()
+        self.sessions.clear()
+        if self._store is not None:
+            await self._store.aclose()
+
+
+def new_session_record(
+    *,
+    root: str,
+    folders: tuple[str, ...],
+    title: str,
+    config: Json,
+    channel: str | None,
+) -> SessionRecord:
+    """Build the row of a new session; its first block of numbers is reserved."""
+    from scv.core.records import SessionRecord
+
+    now = now_ms()
+    return SessionRecord(
+        id=new_id("s"),
+        title=title,
+        root=root,
+        folders=folders,
+        config=config,
+        created_at=now,
+        updated_at=now,
+        rev=1,
+        epoch=new_id("e"),
+        last_seq=0,
+        ceiling=EVENT_NUMBER_BLOCK,
+        channel=channel,
+    )
+
+
+async def _finish_interrupted(store: Store) -> None:
+    """Bring sessions of dead processes to rest: list them as interrupted."""
+    from scv.core.records import SessionLocked
+    from scv.core.recovery import recover
+
+    for session_id in await store.unfinished_sessions():
+        try:
+            lock = store.lock_session(session_id)
+        except SessionLocked:
+            continue
+        try:
+            stored = await store.load(session_id)
+            if stored is not None:
+                await recover(store, stored)
+        finally:
+            lock.release()
+
+
+async def _wait_for_end(process_id: int) -> None:
+    """Wait until a process is gone; it need not be a child of ours."""
+    try:
+        descriptor = os.pidfd_open(process_id)
+    except ProcessLookupError:
+        return
+    except (AttributeError, OSError):  # not Linux, or an old kernel
+        while _is_alive(process_id):
+            await sleep(PARENT_POLL_SECONDS)
+        return
+    try:
+        await wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
