@@ -58,6 +58,22 @@ def parse_arguments(model: type[A], arguments: dict[str, Any]) -> A:
         raise BadArguments(_explain(model, first, field), field=field or None) from None
 
 
+def encode(text: str, field: str) -> bytes:
+    """Encode text of a model's arguments as UTF-8.
+
+    Raises:
+        BadArguments: It holds half a surrogate pair.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadArguments(
+            f"`{field}`: not valid Unicode text: a lone surrogate at character "
+            f"{error.start}",
+            field=field,
+        ) from None
+
+
 def _explain(model: type[BaseModel], error: Any, field: str) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":

@@ -10,10 +10,10 @@ from scv.config.settings import ToolSettings
 from scv.core.ports import PreparedCall, ToolResult, ToolSpec
 from scv.errors import BadArguments, LimitExceeded, NotFound, ToolError
 from scv.host.workspace import Workspace, stale
-from scv.tools.arguments import Arguments, parse_arguments
+from scv.tools.arguments import Arguments, encode, parse_arguments
 from scv.tools.change import LARGEST_BASE_BYTES, Change, compare, prepared
 from scv.tools.text_range import BYTE_ORDER_MARK, Part, decode
-from scv.tools.write import changed, encode, file_path
+from scv.tools.write import changed, file_path
 
 _MOST_EDITS = 200
 _NEAREST_LINES = 3

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scv.errors import BadArguments
+from scv.tools.arguments import encode
 
 _LONGEST_PATTERN = 2000
 _MOST_REPEATS = 1000
@@ -90,6 +91,8 @@ def read_pattern(pattern: str, *, ignore_case: bool) -> LinePattern:
     """
     if not pattern:
         raise BadArguments("`pattern` is empty", field="pattern")
+    if not pattern.isascii():
+        encode(pattern, "pattern")
     if len(pattern) > _LONGEST_PATTERN:
         raise BadArguments(
             f"`pattern` has {len(pattern)} characters; at most {_LONGEST_PATTERN}",
@@ -103,6 +106,7 @@ def read_pattern(pattern: str, *, ignore_case: bool) -> LinePattern:
         )
     tree = _parse(pattern)
     ignore_case = ignore_case or bool(tree.state.flags & re.IGNORECASE)
+    needle = _needle(tree, fold=ignore_case)
     try:
         writers = [
             _Writer(ripgrep=ripgrep, loose=loose)
@@ -117,13 +121,13 @@ def read_pattern(pattern: str, *, ignore_case: bool) -> LinePattern:
             python_loose=pattern,
             ripgrep=None,
             whole_text=False,
-            needle="",
+            # Beyond ASCII, letter case is Python's own matter.
+            needle=needle if pattern.isascii() or not ignore_case else "",
             only_needle=False,
             as_bytes=False,
             ignore_case=ignore_case,
             ascii_only=pattern.isascii(),
         )
-    needle = _needle(tree, fold=ignore_case)
     return LinePattern(
         python=python,
         python_loose=loose,
@@ -292,7 +296,7 @@ def _needle(tree: Any, *, fold: bool) -> str:
     """
     runs = [""]
     for op, value in tree:
-        if str(op) == "LITERAL" and (value < 128 or not fold):
+        if str(op) == "LITERAL" and value < (128 if fold else _SURROGATES[0]):
             runs[-1] += chr(value).lower() if fold else chr(value)
         else:
             runs.append("")

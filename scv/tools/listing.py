@@ -12,7 +12,8 @@ import anyio.to_thread
 from scv.config.settings import ToolSettings
 from scv.core.ports import PreparedCall, ToolResult, ToolSpec
 from scv.errors import BadArguments, LimitExceeded, Refused
-from scv.host.workspace import Workspace, normal_path
+from scv.host.walk import normal_path
+from scv.host.workspace import Workspace
 from scv.tools._search_child import glob_regex
 from scv.tools.arguments import Arguments, parse_arguments
 from scv.tools.secret_names import looks_secret

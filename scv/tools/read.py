@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 from scv.config.settings import ToolSettings
 from scv.core.ports import PreparedCall, Risk, ToolResult, ToolSpec
 from scv.errors import LimitExceeded, NotFound
-from scv.host.workspace import OpenFile, Workspace, normal_path
+from scv.host.walk import normal_path
+from scv.host.workspace import OpenFile, Workspace
 from scv.tools.arguments import Arguments, parse_arguments
 from scv.tools.secret_names import looks_secret
 from scv.tools.text_range import BYTE_ORDER_MARK, Part, decode, select, select_lines

@@ -22,9 +22,9 @@ from scv.tools.tree import (
     DEADLINE_SECONDS,
     Hit,
     Hits,
+    count_secret_like,
     find_lines,
     find_ripgrep,
-    list_files,
 )
 
 _MOST_LINES = 500
@@ -182,11 +182,7 @@ class SearchTool:
 
             async def count() -> None:
                 nonlocal secret
-                if not scope.is_file:
-                    paths = await list_files(scope, ripgrep)
-                    secret = sum(
-                        looks_secret(p.decode("utf-8", "replace")) for p in paths
-                    )
+                secret = await count_secret_like(scope, ripgrep)
 
             async def find() -> None:
                 nonlocal hits

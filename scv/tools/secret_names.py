@@ -5,54 +5,63 @@ Letter case is ignored and every component of a path is looked at.
 """
 
 import re
+from collections.abc import Iterable
 
-_WHOLE_NAMES = (
-    r"\.env",
-    r"\.envrc",
-    r"\.ssh",
-    r"\.gnupg",
-    r"\.aws",
-    r"\.kube",
-    r"\.netrc",
-    r"_netrc",
-    r"\.pgpass",
-    r"\.npmrc",
-    r"\.pypirc",
-    r"\.htpasswd",
-    r"\.dockercfg",
-    r"\.vault-token",
-    r"id_(?:rsa|dsa|ecdsa|ecdsa_sk|ed25519|ed25519_sk)",
-    r"secrets?\.(?:json|ya?ml|toml|ini|txt)",
+_NAMES = (
+    ".env",
+    ".envrc",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".kube",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".npmrc",
+    ".pypirc",
+    ".htpasswd",
+    ".dockercfg",
+    ".vault-token",
+    *("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk"),
+    *(
+        f"{stem}.{ending}"
+        for stem in ("secret", "secrets")
+        for ending in ("json", "yml", "yaml", "toml", "ini", "txt")
+    ),
 )
-_ENDINGS = ("pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "ppk")
+_PARTS = ("credential", "private_key", "private-key", "privatekey")
+_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk")
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    return f"(?:{'|'.join(map(re.escape, texts))})"
+
 
 SECRET_NAME = (
-    r"(?i:(?:\A|/)(?:"
-    + "|".join(_WHOLE_NAMES)
-    + r"|\.env\.[^/]*"
-    + r"|[^/]*(?:credential|private[_-]?key)[^/]*"
-    + r"|[^/]*\.(?:"
-    + "|".join(_ENDINGS)
-    + r"))(?:/|\Z))"
+    rf"(?i:(?:\A|/)(?:{_any_of(_NAMES)}|\.env\.[^/]*"
+    rf"|[^/]*{_any_of(_PARTS)}[^/]*|[^/]*{_any_of(_ENDINGS)})(?:/|\Z))"
 )
-"""The rule as a regular expression over a whole relative path, for `search`."""
-
-_SECRET = re.compile(SECRET_NAME)
+"""The rule as a regular expression over a whole relative path."""
 
 RIPGREP_GLOBS = (
-    *(
-        name.replace("\\", "")
-        for name in _WHOLE_NAMES
-        if "(" not in name and "?" not in name
-    ),
-    "id_{rsa,dsa,ecdsa,ecdsa_sk,ed25519,ed25519_sk}",
-    "{secret,secrets}.{json,yml,yaml,toml,ini,txt}",
+    *_NAMES,
     ".env.*",
-    "*credential*",
-    "*{private_key,private-key,privatekey}*",
-    *(f"*.{ending}" for ending in _ENDINGS),
+    *(f"*{part}*" for part in _PARTS),
+    *(f"*{ending}" for ending in _ENDINGS),
 )
 """The same rule as globs for one component, letter case ignored."""
+
+_SECRET = re.compile(SECRET_NAME)
+_SECRET_BYTES = re.compile(SECRET_NAME.encode())
+_HINTS = tuple(text.encode() for text in (*_NAMES, *_PARTS, *_ENDINGS))
+
+
+def secret_like(paths: bytes) -> list[bytes]:
+    """Pick the secret-like ones out of many paths, each ended by a NUL."""
+    lowered = paths.lower()
+    if not any(hint in lowered for hint in _HINTS):  # one look at all of them
+        return []
+    return [path for path in paths.split(b"\0") if _SECRET_BYTES.search(path)]
 
 
 def looks_secret(path: str) -> bool:

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from scv.errors import ToolError
 from scv.host.pipe import OutputPipe
 from scv.host.process import run_process
 from scv.host.workspace import path_of_directory
 from scv.tools._search_child import glob_regex
 from scv.tools.line_pattern import LinePattern
-from scv.tools.secret_names import RIPGREP_GLOBS, SECRET_NAME
+from scv.tools.secret_names import RIPGREP_GLOBS, SECRET_NAME, secret_like
 
 DEADLINE_SECONDS = 20
 MOST_HITS = 5000
@@ -96,6 +97,21 @@ def find_ripgrep(root: str) -> str | None:
 async def list_files(scope: Scope, ripgrep: str | None) -> list[bytes]:
     """List all files of a scope, secret-like ones too, in component order."""
     wanted = scope.filter()
+    paths = filter(wanted.fullmatch, _paths(await _listing(scope, ripgrep)))
+    return sorted(paths, key=in_component_order)
+
+
+async def count_secret_like(scope: Scope, ripgrep: str | None) -> int:
+    """Count the files that a search passes over because of their names."""
+    if scope.is_file:
+        return 0
+    wanted = scope.filter()
+    found = secret_like(await _listing(scope, ripgrep))
+    return sum(wanted.fullmatch(path.removeprefix(b"./")) is not None for path in found)
+
+
+async def _listing(scope: Scope, ripgrep: str | None) -> bytes:
+    """Get the files of a scope in any order, perhaps with others, NUL after each."""
     chunks: list[bytes] = []
 
     def take(data: bytes) -> bool:
@@ -106,11 +122,11 @@ async def list_files(scope: Scope, ripgrep: str | None) -> list[bytes]:
         argv = [ripgrep, "--files", *_ripgrep_arguments(scope, secrets=True)]
         code = await _stream(argv, scope, take)
         if code in (0, 1) or (code == 2 and chunks):
-            paths = _paths(chunks)
-            return sorted(filter(wanted.fullmatch, paths), key=in_component_order)
+            return b"".join(chunks)
         chunks.clear()
-    await _stream(_python(scope, None), scope, take)
-    return list(_paths(chunks))
+    if await _stream(_python(scope, None), scope, take) != 0:
+        raise ToolError("the process that lists files failed")
+    return b"".join(chunks)
 
 
 async def find_lines(scope: Scope, pattern: LinePattern, ripgrep: str | None) -> Hits:
@@ -131,7 +147,10 @@ async def find_lines(scope: Scope, pattern: LinePattern, ripgrep: str | None) ->
         if hits is not None:
             hits.found.sort(key=lambda hit: (in_component_order(hit[0]), hit[1]))
             return hits
-    return await _run(_python(scope, pattern), scope) or Hits()
+    hits = await _run(_python(scope, pattern), scope)
+    if hits is None:
+        raise ToolError("the search process failed; try a simpler pattern")
+    return hits
 
 
 def in_component_order(path: bytes) -> bytes:
@@ -172,9 +191,9 @@ async def _run(argv: list[str], scope: Scope) -> Hits | None:
         return True
 
     code = await _stream(argv, scope, take)
-    if code not in (None, 0, 1) and not hits.found:
-        return None
-    return hits
+    # ripgrep's 2 with hits: some files could not be read
+    failed = code not in (None, 0, 1) and not (code == 2 and hits.found)
+    return None if failed else hits
 
 
 async def _stream(
@@ -203,9 +222,8 @@ async def _stream(
     return None
 
 
-def _paths(chunks: list[bytes]) -> Iterator[bytes]:
-    paths = b"".join(chunks).split(b"\0")
-    return (path.removeprefix(b"./") for path in paths if path)
+def _paths(listing: bytes) -> Iterator[bytes]:
+    return (path.removeprefix(b"./") for path in listing.split(b"\0") if path)
 
 
 def _python(scope: Scope, pattern: LinePattern | None) -> list[str]:

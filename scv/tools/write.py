@@ -9,13 +9,9 @@ import anyio.to_thread
 from scv.config.settings import ToolSettings
 from scv.core.ports import PreparedCall, ToolResult, ToolSpec
 from scv.errors import BadArguments, LimitExceeded, NotFound
-from scv.host.workspace import (
-    Workspace,
-    already_exists,
-    normal_path,
-    stale,
-)
-from scv.tools.arguments import Arguments, parse_arguments
+from scv.host.walk import normal_path
+from scv.host.workspace import Workspace, already_exists, stale
+from scv.tools.arguments import Arguments, encode, parse_arguments
 from scv.tools.change import LARGEST_BASE_BYTES, Change, compare, prepared
 
 
@@ -103,22 +99,6 @@ def file_path(path: str) -> str:
     if normal == "." or path.endswith(("/", "/.")):
         raise BadArguments(f"path names a directory, not a file: {path}", field="path")
     return normal
-
-
-def encode(text: str, field: str) -> bytes:
-    """Encode text of a model's arguments as UTF-8.
-
-    Raises:
-        BadArguments: It holds half a surrogate pair.
-    """
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise BadArguments(
-            f"`{field}`: not valid Unicode text: a lone surrogate at character "
-            f"{error.start}",
-            field=field,
-        ) from None
 
 
 def changed(change: Change, **more: Any) -> ToolResult:

@@ -98,6 +98,11 @@ async def test_nothing_found_is_said(box: Toolbox) -> None:
         (r"(?=a)a", "a\nb\n", [1]),
         (r"(.)\1", "ab\nabb\n", [2]),
         (r"\Aa\Z", "a\naa\n", [1]),
+        (r"\ud800|\udc80", "a\n", []),
+        (r"x\udc80", "x\n", []),
+        ("a\\nb", "a\nb\n", []),
+        (r"é(?=a)", "éa\nÉa\n", [1]),
+        (r"foo(?=bar)", "foobar\nfoo\n", [1]),
         (r"a{2,3}(b|c)+?", "aab\nab\n", [1]),
         (r"[\]\[\-&~|^.]", "]\n[\n-\n&\n~\n|\n^\n.\na\n", list(range(1, 9))),
         ("{", "{\n}\n", [1]),
@@ -127,7 +132,8 @@ async def test_letter_case(box: Toolbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(", "a{3,2}", "[z-a]", "*a", r"\p{L}", "[[:alpha:]]", "", "a" * 3000]
+    "pattern",
+    ["(", "a{3,2}", "[z-a]", "*a", r"\p{L}", "[[:alpha:]]", "", "a" * 3000, "\ud800"],
 )
 async def test_patterns_that_are_none_are_refused_with_a_reason(
     box: Toolbox, pattern: str

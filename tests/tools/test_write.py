@@ -83,6 +83,7 @@ async def test_question_shows_the_change(box: Toolbox) -> None:
     assert (box.workspace / "a").read_text() == "one\ntwo\nthree"
 
 
+@pytest.mark.needs_program("git")
 @pytest.mark.parametrize(
     ("old", "new"),
     [
