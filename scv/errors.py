@@ -5,12 +5,12 @@
         InvalidMessage, InvalidParams, UnknownMethod, NotInitialized, FrameTooLarge
         RequestRefused         a well-formed request the server will not carry out
       ConnectionLost           the peer is gone; ends what waited on it
-      ConfigError              carries file, key and remedy; one line for the user, exit 2
+      ConfigError              carries file, key and remedy; one line, exit 2
       ToolError                the call failed: a failed tool result, the turn goes on
         BadArguments, Refused, LimitExceeded, NotFound, Stale
-      ProviderError            carries status and `retryable`; the turn ends as failed
+      ProviderError            carries status, `retryable`; the turn ends as failed
         ProviderUnreachable, ProviderRejected, ProviderProtocol, ResponseLimit
-      StoreError               the session store cannot be used; carries the path and a remedy
+      StoreError               the session store cannot be used; path and remedy
 
 Exceptions carry fields; the sentence is for people. Tests check class and fields.
 """
@@ -67,7 +67,7 @@ class NotInitialized(ProtocolError):
 
 
 class FrameTooLarge(ProtocolError):
-    """A frame's declared or real length is over the limit; `data["maxBytes"]` names it."""
+    """A frame is longer than the limit; `data["maxBytes"]` names it."""
 
     code = 4261
 
@@ -111,7 +111,7 @@ class ToolError(ScvError):
 
 
 class BadArguments(ToolError):
-    """The model's arguments do not fit the tool; `field` is the dotted name if known."""
+    """The model's arguments do not fit the tool; `field` is the dotted name."""
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -119,7 +119,7 @@ class BadArguments(ToolError):
 
 
 class Refused(ToolError):
-    """The call asks for something SCV never does (outside the workspace, a device, …)."""
+    """The call asks for what SCV never does (outside the workspace, a device)."""
 
 
 class LimitExceeded(ToolError):
@@ -131,7 +131,7 @@ class NotFound(ToolError):
 
 
 class Stale(ToolError):
-    """The file is not what the caller last saw; `found` is its present SHA-256, if any."""
+    """The file is not what the caller last saw; `found` is its SHA-256 now, if any."""
 
     def __init__(self, message: str, *, found: str | None = None) -> None:
         super().__init__(message)
@@ -171,11 +171,11 @@ class ProviderRejected(ProviderError):
 
 
 class ProviderProtocol(ProviderError):
-    """The endpoint's answer is not what its API promises (cut, malformed, wrong type)."""
+    """The answer is not what the API promises (cut, malformed, wrong type)."""
 
 
 class ResponseLimit(ProviderError):
-    """A cap on the response was violated; `code` is `response_limit` or `tool_limit`."""
+    """A cap on the response was violated; `code`: `response_limit`, `tool_limit`."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
@@ -183,4 +183,4 @@ class ResponseLimit(ProviderError):
 
 
 class StoreError(ScvError):
-    """The session store cannot be opened or written; the message names path and remedy."""
+    """The session store cannot be used; the message names path and remedy."""

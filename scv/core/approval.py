@@ -15,10 +15,11 @@ from scv.core.log import EventLog
 from scv.core.ports import Asker, PreparedCall
 from scv.core.question import build
 from scv.core.records import ApprovalRecord, Change, Json, Store
-from scv.errors import StoreError
+from scv.errors import InvalidParams, StoreError
 from scv.wire.errors import refuse
 from scv.wire.limits import PENDING_APPROVALS
 
+NOBODY = "nobody to ask"
 Outcome = Literal["allowed", "denied", "cancelled"]
 
 
@@ -77,7 +78,7 @@ class ApprovalDesk:
         """Put one question and wait for its answer.
 
         Cancelling withdraws the question. After `timeout_seconds` without an
-        answer it is a denial; 0 denies at once when nobody can answer.
+        answer it is a denial; 0 denies as soon as nobody can answer.
         """
         if len(self._open) >= PENDING_APPROVALS:
             return Answer("denied", reason="too many open questions")
@@ -119,13 +120,12 @@ class ApprovalDesk:
             attended = self._asker.offer(session_id, body)
             if not attended:
                 self.unattended(approval_id)
-            if attended or timeout_seconds:
-                with move_on_after(timeout_seconds or None):
-                    await entry.done.wait()
+            with move_on_after(timeout_seconds or None):
+                await entry.done.wait()
             if entry.deciding:
                 await entry.done.wait()
             if entry.answer is None:
-                reason = "nobody answered in time" if attended else "nobody to ask"
+                reason = "nobody answered in time" if attended else NOBODY
                 self._close(entry, Answer("denied", reason=reason), {})
         finally:
             if entry.answer is None and not entry.deciding:
@@ -134,15 +134,17 @@ class ApprovalDesk:
         return entry.answer
 
     def unattended(self, approval_id: str) -> None:
-        """Note that nobody who could answer is there now."""
+        """Note that nobody who could answer is there now; deny what does not wait."""
         entry = self._open.get(approval_id)
-        if entry is not None:
+        if entry is not None and not entry.deciding:
             self._log.append(
                 "approval.unattended",
                 {"approvalId": approval_id},
                 turn_id=entry.record.turn_id,
                 item_id=entry.record.item_id,
             )
+            if entry.record.body["expiresAt"] is None:
+                self._close(entry, Answer("denied", reason=NOBODY), {})
 
     async def answer(
         self,
@@ -157,8 +159,8 @@ class ApprovalDesk:
         """Decide a question; returns when the outcome is on disk.
 
         Raises:
-            RequestRefused: 4202, 4245 (decided already), 4246 (digest), or an
-                unknown option; the question stays open.
+            RequestRefused: 4245 (decided already), 4246 (digest).
+            InvalidParams: No such option; the question stays open.
             StoreError: The outcome could not be kept; the question stays open.
         """
         entry = self._open.get(approval_id)
@@ -174,9 +176,9 @@ class ApprovalDesk:
         }
         kind = kinds.get(option_id)
         if kind is None:
-            raise refuse(
-                "approval.digest",
-                f"unknown option; the options are {', '.join(kinds)}",
+            raise InvalidParams(
+                f"params.optionId: the options are {', '.join(kinds)}",
+                data={"code": "params.invalid", "retryable": False, "path": "optionId"},
             )
         entry.deciding = True
         answer = Answer(

@@ -24,7 +24,7 @@ from typing import Any
 from anyio import CancelScope
 
 from scv.core.ids import now_ms
-from scv.core.records import Change, EventRecord, Store
+from scv.core.records import HOLE, Change, EventRecord, Store
 from scv.errors import StoreError
 from scv.wire.event import NOT_DURABLE
 from scv.wire.limits import EVENT_NUMBER_BLOCK
@@ -235,20 +235,20 @@ class EventLog:
             event["itemId"] = item_id
         event["data"] = data
         encoded = _encode(event).encode()
-        if event_type not in NOT_DURABLE:
-            record = EventRecord(
-                self.session_id,
-                self.epoch,
-                number,
-                number,
-                event_type,
-                item_id,
-                encoded,
-            )
-            if held:
-                self._held_records.append(record)
-            else:
-                self._store.enqueue((record,))
+        is_kept = event_type not in NOT_DURABLE
+        record = EventRecord(
+            self.session_id,
+            self.epoch,
+            number,
+            number,
+            event_type if is_kept else HOLE,  # its number is spent all the same
+            item_id,
+            encoded if is_kept else b"",
+        )
+        if held:
+            self._held_records.append(record)
+        else:
+            self._store.enqueue((record,))
         if number > self.ceiling - EVENT_NUMBER_BLOCK // 2 and not self._raising:
             self._raising = True
             self._spawn(self._reserve)

@@ -5,7 +5,7 @@ Data goes in and out as plain values. The core awaits nothing but these ports.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -105,7 +105,7 @@ class Model(Protocol):
         """The model's name as the endpoint knows it."""
         ...
 
-    def respond(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def respond(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream one response; retries inside while nothing was shown.
 
         Raises:
@@ -191,6 +191,18 @@ class Runtime:
     notices: tuple[str, ...] = ()
 
 
+class Progress(Protocol):
+    """What a running call tells meanwhile; both are cheap."""
+
+    def output(self, text: str) -> None:
+        """The newest output, in place of what was told before."""
+        ...
+
+    def process(self, pid: int) -> None:
+        """A process of this call runs until the call ends."""
+        ...
+
+
 class Tool(Protocol):
     """A tool offered to the model. Built per session with what it needs."""
 
@@ -207,10 +219,8 @@ class Tool(Protocol):
         """
         ...
 
-    async def run(
-        self, call: PreparedCall, progress: Callable[[str], None]
-    ) -> ToolResult:
-        """Carry the call out. `progress` takes the newest output text, cheaply.
+    async def run(self, call: PreparedCall, progress: Progress) -> ToolResult:
+        """Carry the call out. `progress` is told what a person sees meanwhile.
 
         Cancelling ends everything the call started before it returns.
 

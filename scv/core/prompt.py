@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from scv.errors import InvalidParams
+from scv.wire.errors import refuse
 from scv.wire.limits import PROMPT_TEXT_BYTES
 
 
@@ -11,7 +12,8 @@ def prompt_text(parts: list[dict[str, Any]]) -> str:
     """Join the parts; attached text is fenced and named.
 
     Raises:
-        InvalidParams: Blank, or above 256 KiB.
+        InvalidParams: Blank.
+        RequestRefused: 4261, above 256 KiB.
     """
     pieces: list[str] = []
     for part in parts:
@@ -36,10 +38,12 @@ def prompt_text(parts: list[dict[str, Any]]) -> str:
         )
     size = len(text.encode("utf-8", "replace"))
     if size > PROMPT_TEXT_BYTES:
-        raise InvalidParams(
+        raise refuse(
+            "limit.message",
             f"params.input: {size} bytes of text, the limit is {PROMPT_TEXT_BYTES};"
             " put the rest in a file",
-            data={"code": "limit.message", "retryable": False, "path": "input"},
+            maxBytes=PROMPT_TEXT_BYTES,
+            path="input",
         )
     return text
 

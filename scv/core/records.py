@@ -12,6 +12,10 @@ from scv.errors import ScvError
 
 Json = dict[str, Any]
 
+HOLE = "log.hole"
+"""Type of an event row without an event: its numbers were lost in a crash, or their
+events are not kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from scv.core.history import AssistantEntry, Entry, OutputEntry
 from scv.core.ids import now_ms
 from scv.core.records import (
+    HOLE,
     ApprovalRecord,
     Change,
     EventRecord,
@@ -26,8 +27,6 @@ UNKNOWN_OUTCOME = (
     "interrupted: SCV stopped while this call was open; whether it had an effect"
     " is unknown and it was not run again"
 )
-HOLE = "log.hole"
-"""Type of the row that covers numbers whose events a crash lost."""
 
 
 async def recover(store: Store, stored: StoredSession) -> StoredSession:
@@ -114,8 +113,10 @@ async def recover(store: Store, stored: StoredSession) -> StoredSession:
             turnId=turn.id,
         )
     turn_id = open_turns[-1].id if open_turns else None
-    for position in range(len(stored.history), len(history)):
-        changes.append(HistoryRecord(session.id, position, turn_id, history[position]))
+    changes.extend(
+        HistoryRecord(session.id, position, turn_id, history[position])
+        for position in range(len(stored.history), len(history))
+    )
     rested = replace(session, last_seq=number, ceiling=number)
     changes.append(rested)
     await store.commit(tuple(changes))

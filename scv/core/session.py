@@ -7,7 +7,7 @@ must be durable is then committed before anybody is told.
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio import CancelScope
 
@@ -33,6 +33,9 @@ from scv.core.turn import Turn, TurnContext, TurnEnd, duration_ms, run_steps
 from scv.core.visible import one_line
 from scv.errors import StoreError
 from scv.wire.errors import refuse
+
+if TYPE_CHECKING:
+    from scv.config.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +202,7 @@ class Session:
             turn.refused = True
             turn.accepted.set()
             turn.scope.cancel()
-            await self._forget(turn, entry)
+            await self._forget(turn, entry, position)
             raise
         turn.accepted.set()
         if title_changed:
@@ -301,13 +304,23 @@ class Session:
     async def close(self) -> None:
         """End a running turn, put everything on disk, give the session up."""
         self.closed = True
+        await self.end_turn("closed")
+        await self.release()
+
+    async def end_turn(self, reason: str) -> None:
+        """Cancel a running turn and wait for its end."""
         turn = self.turn
         if turn is not None:
-            turn.cancel_reason = turn.cancel_reason or "closed"
+            turn.cancel_reason = turn.cancel_reason or reason
             turn.scope.cancel()
             self.desk.cancel()
             await turn.ended.wait()
-        await self.release()
+
+    def use_environment(self, environment: Mapping[str, str]) -> None:
+        """Give commands these variables, from the next turn on."""
+        if environment != self.environment:
+            self.environment = environment
+            self._runtime = None
 
     async def release(self) -> None:
         """Write the final numbers and free the lock; no turn may be running."""
@@ -387,7 +400,7 @@ class Session:
                 self._set_state(turn, "preparing")
                 self._tell(runtime.notices)
                 self._trim(runtime)
-                end = await run_steps(turn, self._context(runtime))
+                end = await run_steps(turn, self._context(runtime.settings))
         except ContextLimit as error:
             end = _failed("history_limit", error.message)
         except Exception:
@@ -401,13 +414,13 @@ class Session:
         with CancelScope(shield=True):
             await self._end(turn, end)
 
-    async def _forget(self, turn: Turn, entry: Entry) -> None:
+    async def _forget(self, turn: Turn, entry: Entry, position: int) -> None:
         """Undo a turn whose prompt could not be kept."""
         with CancelScope(shield=True):
             await turn.ended.wait()
         self.log.drop_turn(turn.id)
         del self.history[self.history.index(entry) :]
-        self._positions = len(self.history)
+        self._positions = position
         self.turn = None
 
     async def _end(self, turn: Turn, end: TurnEnd) -> None:
@@ -464,13 +477,13 @@ class Session:
                 message=f"{removed} old messages left the model's history",
             )
 
-    def _context(self, runtime: Runtime) -> TurnContext:
+    def _context(self, settings: "Settings") -> TurnContext:
         if self._estimator is None:
-            self._estimator = Estimator(runtime.settings.context.bytes_per_token)
+            self._estimator = Estimator(settings.context.bytes_per_token)
         return TurnContext(
             session_id=self.id,
             workspace=self.record.root,
-            runtime=runtime,
+            runtime=self.runtime,
             log=self.log,
             store=self._store,
             transcript=self.transcript,

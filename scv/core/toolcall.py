@@ -44,11 +44,13 @@ class CallContext:
     turn_id: str
     workspace: str
     tools: Mapping[str, Tool]
-    settings: Settings
+    settings: Callable[[], Settings]
+    """Gives what is configured now, so that a stricter policy counts at once."""
     transcript: Transcript
     desk: ApprovalDesk
     store: Store
     set_state: Callable[[str], None]
+    processes: set[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ async def _attempt(call: Call, item: Json, context: CallContext) -> Finished:
     )
     for attempt in range(1, MAX_ATTEMPTS + 1):
         digest = _digest(prepared, item, call, context)
-        verdict = judge(context.settings.tools.approval_policy, prepared.risk)
+        verdict = judge(context.settings().tools.approval_policy, prepared.risk)
         if verdict.action == "deny":
             text = f"denied without a question: {verdict.reason}"
             return _deny(item, context, text, stop=False)
@@ -190,7 +192,10 @@ async def _attempt(call: Call, item: Json, context: CallContext) -> Finished:
             title=item["title"],
             risk=item["risk"],
         )
-        result = await tool.run(prepared, _progress(item, context))
+        try:
+            result = await tool.run(prepared, _Progress(item, context))
+        finally:
+            context.processes.clear()
         return await _complete(item, context, result)
     raise Stale("what this call would change keeps changing; look at it again")
 
@@ -198,7 +203,7 @@ async def _attempt(call: Call, item: Json, context: CallContext) -> Finished:
 def _digest(
     prepared: PreparedCall, item: Json, call: Call, context: CallContext
 ) -> str:
-    policy = {"approval_policy": context.settings.tools.approval_policy}
+    policy = {"approval_policy": context.settings().tools.approval_policy}
     return call_digest(
         prepared,
         session_id=context.session_id,
@@ -238,16 +243,23 @@ async def _ask(
         digest=digest,
         attempt=attempt,
         reason=reason,
-        timeout_seconds=context.settings.approvals.timeout_seconds,
+        timeout_seconds=context.settings().approvals.timeout_seconds,
         on_open=on_open,
     )
 
 
-def _progress(item: Json, context: CallContext) -> Callable[[str], None]:
-    def report(text: str) -> None:
-        context.transcript.update(item, progress=text)
+class _Progress:
+    """Passes what a running call tells to front ends and to the cancel receipt."""
 
-    return report
+    def __init__(self, item: Json, context: CallContext) -> None:
+        self._item = item
+        self._context = context
+
+    def output(self, text: str) -> None:
+        self._context.transcript.update(self._item, progress=text)
+
+    def process(self, pid: int) -> None:
+        self._context.processes.add(pid)
 
 
 async def _complete(item: Json, context: CallContext, result: ToolResult) -> Finished:

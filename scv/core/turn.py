@@ -7,6 +7,7 @@ exactly one output before the next request.
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from scv.core.history import AssistantEntry, Call, Entry, NoteEntry, OutputEntry
 from scv.core.ids import now_ms
 from scv.core.log import EventLog
 from scv.core.ports import (
+    Model,
     ModelRequest,
     ReasoningDelta,
     ResponseDone,
@@ -29,7 +31,7 @@ from scv.core.ports import (
 from scv.core.records import Json, Store
 from scv.core.toolcall import CallContext, run_call
 from scv.core.transcript import Transcript
-from scv.errors import ProviderError, StoreError
+from scv.errors import ConfigError, ProviderError, StoreError
 from scv.wire.limits import ITEM_TEXT_BYTES
 
 logger = logging.getLogger(__name__)
@@ -72,7 +74,8 @@ class TurnContext:
 
     session_id: str
     workspace: str
-    runtime: Runtime
+    runtime: Callable[[], Runtime]
+    """Gives what is configured now: a change counts from the next request on."""
     log: EventLog
     store: Store
     transcript: Transcript
@@ -100,6 +103,10 @@ async def run_steps(turn: Turn, context: TurnContext) -> TurnEnd:
         if error.request_id:
             detail["requestId"] = error.request_id
         return TurnEnd("failed", error.code, detail)
+    except ConfigError as error:
+        return TurnEnd(
+            "failed", "config_invalid", _error("config_invalid", error.message)
+        )
     except StoreError as error:
         return TurnEnd("failed", "store_failed", _error("store_failed", error.message))
     finally:
@@ -115,22 +122,13 @@ def _error(code: str, message: str, *, retryable: bool = False) -> Json:
 
 
 async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> TurnEnd:
-    runtime = context.runtime
-    settings = runtime.settings
-    specs = [tool.spec for _, tool in sorted(runtime.tools.items())]
-    static = static_tokens(runtime.instructions, specs, settings.context)
-    calls_context = CallContext(
-        session_id=context.session_id,
-        workspace=context.workspace,
-        tools=runtime.tools,
-        settings=settings,
-        transcript=context.transcript,
-        desk=context.desk,
-        store=context.store,
-        set_state=lambda state: context.set_state(turn, state),
-        turn_id=turn.id,
-    )
-    for _ in range(settings.agent.max_steps):
+    runtime: Runtime | None = None
+    max_steps = context.runtime().settings.agent.max_steps
+    for _ in range(max_steps):
+        if runtime is not (runtime := context.runtime()):
+            settings = runtime.settings
+            specs = [tool.spec for _, tool in sorted(runtime.tools.items())]
+            static = static_tokens(runtime.instructions, specs, settings.context)
         selection = select(
             context.history,
             static=static,
@@ -152,7 +150,7 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
             specs,
             context.session_id,
         )
-        done = await _respond(turn, context, request)
+        done = await _respond(turn, context, runtime.model, request)
         context.used(turn, done.usage, selection.after_tokens)
         message = done.message
         context.remember(message, turn.id)
@@ -167,7 +165,7 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
         await turn.accepted.wait()  # nothing runs for a prompt that is not kept
         context.set_state(turn, "tools")
         for call in message.calls:
-            finished = await run_call(call, calls_context)
+            finished = await run_call(call, _call_context(turn, context, runtime))
             context.remember(
                 OutputEntry(
                     call.call_id, call.name, finished.output, not finished.success
@@ -180,7 +178,22 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
     return TurnEnd(
         "limited",
         "step_limit",
-        _error("step_limit", f"{settings.agent.max_steps} steps without an end"),
+        _error("step_limit", f"{max_steps} steps without an end"),
+    )
+
+
+def _call_context(turn: Turn, context: TurnContext, runtime: Runtime) -> CallContext:
+    return CallContext(
+        session_id=context.session_id,
+        workspace=context.workspace,
+        tools=runtime.tools,
+        settings=lambda: context.runtime().settings,
+        transcript=context.transcript,
+        desk=context.desk,
+        store=context.store,
+        set_state=lambda state: context.set_state(turn, state),
+        turn_id=turn.id,
+        processes=turn.processes,
     )
 
 
@@ -219,40 +232,45 @@ def _answer_all(
 
 
 async def _respond(
-    turn: Turn, context: TurnContext, request: ModelRequest
+    turn: Turn, context: TurnContext, model: Model, request: ModelRequest
 ) -> ResponseDone:
     """Stream one response into the transcript."""
     transcript = context.transcript
     items: dict[str, Json] = {}
     done: ResponseDone | None = None
     try:
-        async for event in context.runtime.model.respond(request):
-            if type(event) is TextDelta:
-                item = items.get("assistant_message")
-                if item is None:
-                    item = items["assistant_message"] = _start(
-                        transcript, turn, "assistant_message"
+        async with aclosing(model.respond(request)) as events:
+            async for event in events:
+                if type(event) is TextDelta:
+                    item = items.get("assistant_message")
+                    if item is None:
+                        context.set_state(turn, "model")  # a retry may end here
+                        item = items["assistant_message"] = _start(
+                            transcript, turn, "assistant_message"
+                        )
+                    transcript.grow(item, event.text)
+                elif type(event) is ReasoningDelta:
+                    item = items.get("reasoning")
+                    if item is None:
+                        context.set_state(turn, "model")
+                        item = items["reasoning"] = _start(
+                            transcript, turn, "reasoning"
+                        )
+                    transcript.grow(item, event.text)
+                elif type(event) is RetryScheduled:
+                    context.set_state(turn, "retry_wait")
+                    context.log.append(
+                        "retry.scheduled",
+                        {
+                            "attempt": event.attempt,
+                            "delayMs": int(event.delay_seconds * 1000),
+                            "reason": event.reason,
+                        },
+                        turn_id=turn.id,
                     )
-                transcript.grow(item, event.text)
-            elif type(event) is ReasoningDelta:
-                item = items.get("reasoning")
-                if item is None:
-                    item = items["reasoning"] = _start(transcript, turn, "reasoning")
-                transcript.grow(item, event.text)
-            elif type(event) is RetryScheduled:
-                context.set_state(turn, "retry_wait")
-                context.log.append(
-                    "retry.scheduled",
-                    {
-                        "attempt": event.attempt,
-                        "delayMs": int(event.delay_seconds * 1000),
-                        "reason": event.reason,
-                    },
-                    turn_id=turn.id,
-                )
-            elif type(event) is ResponseDone:
-                done = event
-                break
+                elif type(event) is ResponseDone:
+                    done = event
+                    break
     finally:
         await _finish_items(turn, context, items, done)
     if done is None:

@@ -74,6 +74,7 @@ async def run_in_login_shell(
     timeout_seconds: float,
     output: Callable[[bytes], None],
     tag: str,
+    on_start: Callable[[int], None],
     on_tick: Callable[[], None],
 ) -> ShellResult:
     """Run shell text in a directory and clean up after it.
@@ -116,6 +117,7 @@ async def run_in_login_shell(
             further_pipes=(result_pipe,),
             further_fds=(input_fd,),
             tag=tag,
+            on_start=on_start,
             on_tick=on_tick,
         )
         return ShellResult(ended, started.was_seen, login.text().text)

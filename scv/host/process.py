@@ -68,6 +68,7 @@ async def run_process(
     further_pipes: Sequence[OutputPipe] = (),
     further_fds: Sequence[int] = (),
     tag: str = "",
+    on_start: Callable[[int], None] | None = None,
     on_tick: Callable[[], None] | None = None,
 ) -> ProcessResult:
     """Run a program to its end and clean up after it.
@@ -78,6 +79,7 @@ async def run_process(
         further_pipes: Their `write_fd` stays open in the child, same number.
         further_fds: Files the child gets, same number; the caller closes them.
         tag: Part of the environment that marks descendants of this very call.
+        on_start: Called with the pid as soon as the program runs.
         on_tick: Called every half second while the leader runs.
 
     Cancelling ends the child and all below it before the exception goes on.
@@ -103,6 +105,8 @@ async def run_process(
             for pipe in pipes:
                 pipe.listen()
             try:
+                if on_start is not None:
+                    on_start(child.pid)
                 timed_out = not await child.exits_before(deadline, on_tick)
                 if timed_out:
                     await child.kill()
@@ -151,7 +155,7 @@ class _Child:
                 )
         except (OSError, ValueError) as error:
             raise _start_error(error, argv[0], cwd) from error
-        self._pid = self._popen.pid
+        self._pid = self.pid = self._popen.pid
         self._below = descendants_of(self._pid, mark, tag)
         self._exit = ExitWatch(self._pid)
         self._term_until: float | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from scv.core.ports import PreparedCall, ToolResult, ToolSpec
+from scv.core.ports import PreparedCall, Progress, ToolResult, ToolSpec
 from scv.errors import BadArguments, NotFound
 from scv.host.login_shell import SHELL, ShellResult, run_in_login_shell
 from scv.host.output import Capture
@@ -67,13 +67,11 @@ class BashTool:
             executable=SHELL,
         )
 
-    async def run(
-        self, call: PreparedCall, progress: Callable[[str], None]
-    ) -> ToolResult:
+    async def run(self, call: PreparedCall, progress: Progress) -> ToolResult:
         """Run the command; a failing one is a result, not an exception."""
         self._require_workspace()
         with contextlib.closing(Capture(self._limit_bytes)) as capture:
-            news = _News(capture, progress)
+            news = _News(capture, progress.output)
             ended = await run_in_login_shell(
                 call.arguments["command"],
                 workspace=self._workspace,
@@ -81,6 +79,7 @@ class BashTool:
                 timeout_seconds=call.arguments["timeout_seconds"],
                 output=capture.feed,
                 tag=f"{self._owner}/bash-{os.urandom(6).hex()}",
+                on_start=progress.process,
                 on_tick=news.report,
             )
             if not ended.has_started:

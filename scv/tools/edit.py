@@ -1,13 +1,13 @@
 """`edit`: exact replacements of text in one file, all or none."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import anyio.to_thread
 from pydantic import Field
 
 from scv.config.settings import ToolSettings
-from scv.core.ports import PreparedCall, ToolResult, ToolSpec
+from scv.core.ports import PreparedCall, Progress, ToolResult, ToolSpec
 from scv.errors import BadArguments, LimitExceeded, NotFound, ToolError
 from scv.host.workspace import Workspace, stale
 from scv.tools.arguments import Arguments, encode, parse_arguments
@@ -91,9 +91,7 @@ class EditTool:
         change = await anyio.to_thread.run_sync(self._compare, wanted)
         return prepared(change, wanted.model_dump(exclude_none=True))
 
-    async def run(
-        self, call: PreparedCall, progress: Callable[[str], None]
-    ) -> ToolResult:
+    async def run(self, call: PreparedCall, progress: Progress) -> ToolResult:
         """Install the result at once; a cancel is obeyed before or after, not amid."""
         change: Change = call.payload
         await anyio.to_thread.run_sync(change.carry_out, self._workspace)

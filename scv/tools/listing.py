@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 
 from scv.config.settings import ToolSettings
-from scv.core.ports import PreparedCall, ToolResult, ToolSpec
+from scv.core.ports import PreparedCall, Progress, ToolResult, ToolSpec
 from scv.errors import BadArguments, LimitExceeded, Refused
 from scv.host.walk import normal_path
 from scv.host.workspace import Workspace
@@ -71,9 +71,7 @@ class ListTool:
             payload=wanted,
         )
 
-    async def run(
-        self, call: PreparedCall, progress: Callable[[str], None]
-    ) -> ToolResult:
+    async def run(self, call: PreparedCall, progress: Progress) -> ToolResult:
         """Walk in a child, then look at every name again through the workspace."""
         wanted: ListArguments = call.payload
         with open_scope(self._workspace, wanted.path, wanted.glob) as scope:

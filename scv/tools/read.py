@@ -9,7 +9,7 @@ import anyio.to_thread
 from pydantic import Field, model_validator
 
 from scv.config.settings import ToolSettings
-from scv.core.ports import PreparedCall, Risk, ToolResult, ToolSpec
+from scv.core.ports import PreparedCall, Progress, Risk, ToolResult, ToolSpec
 from scv.errors import LimitExceeded, NotFound
 from scv.host.walk import normal_path
 from scv.host.workspace import OpenFile, Workspace
@@ -122,9 +122,7 @@ class ReadTool:
             payload=wanted,
         )
 
-    async def run(
-        self, call: PreparedCall, progress: Callable[[str], None]
-    ) -> ToolResult:
+    async def run(self, call: PreparedCall, progress: Progress) -> ToolResult:
         """Read the part; the size of a file is one snapshot."""
         wanted: ReadArguments = call.payload
         if wanted.path is not None:

@@ -1,7 +1,7 @@
 """`search`: lines of workspace files that match a regular expression."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from scv.config.settings import ToolSettings
-from scv.core.ports import PreparedCall, ToolResult, ToolSpec
+from scv.core.ports import PreparedCall, Progress, ToolResult, ToolSpec
 from scv.errors import LimitExceeded, Refused, ToolError
 from scv.host.workspace import OpenFile, Workspace
 from scv.tools.arguments import Arguments, parse_arguments
@@ -144,9 +144,7 @@ class SearchTool:
             payload=(wanted, pattern),
         )
 
-    async def run(
-        self, call: PreparedCall, progress: Callable[[str], None]
-    ) -> ToolResult:
+    async def run(self, call: PreparedCall, progress: Progress) -> ToolResult:
         """Search in a child, then read every line again through the workspace."""
         wanted, pattern = call.payload
         hits, secret = await self._find(wanted, pattern)

@@ -1,13 +1,12 @@
 """`write`: the whole content of one file."""
 
 import json
-from collections.abc import Callable
 from typing import Any, Literal
 
 import anyio.to_thread
 
 from scv.config.settings import ToolSettings
-from scv.core.ports import PreparedCall, ToolResult, ToolSpec
+from scv.core.ports import PreparedCall, Progress, ToolResult, ToolSpec
 from scv.errors import BadArguments, LimitExceeded, NotFound
 from scv.host.walk import normal_path
 from scv.host.workspace import Workspace, already_exists, stale
@@ -69,9 +68,7 @@ class WriteTool:
         normal = wanted.model_copy(update={"path": path})
         return prepared(change, normal.model_dump(exclude_none=True))
 
-    async def run(
-        self, call: PreparedCall, progress: Callable[[str], None]
-    ) -> ToolResult:
+    async def run(self, call: PreparedCall, progress: Progress) -> ToolResult:
         """Install the content at once; a cancel is obeyed before or after, not amid."""
         change: Change = call.payload
         await anyio.to_thread.run_sync(change.carry_out, self._workspace)

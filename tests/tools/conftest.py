@@ -11,6 +11,7 @@ from scv.config.settings import ToolSettings
 from scv.core.ports import PreparedCall, Tool, ToolResult
 from scv.errors import ToolError
 from scv.tools.registry import build_tools
+from tests.fakes.progress import Silent
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Toolbox:
         """Prepare, prepare again as after an approval, and run."""
         await self.prepare(tool, **arguments)
         call = await self.prepare(tool, **arguments)
-        return await self.tools[tool].run(call, lambda text: None)
+        return await self.tools[tool].run(call, Silent())
 
     async def found(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """Run a call that succeeds and give its result."""

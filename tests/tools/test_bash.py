@@ -20,6 +20,20 @@ from scv.tools.bash import BashTool
 pytestmark = pytest.mark.anyio
 
 
+class Listener:
+    """Keeps what running calls tell."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+        self.pids: list[int] = []
+
+    def output(self, text: str) -> None:
+        self.told.append(text)
+
+    def process(self, pid: int) -> None:
+        self.pids.append(pid)
+
+
 class Shell:
     """A workspace and a home with login files, and the tool in between."""
 
@@ -52,7 +66,7 @@ class Shell:
     async def call(self, command: str, **arguments: Any) -> ToolResult:
         tool = self.tool
         call = await tool.prepare({"command": command} | arguments)
-        result = await tool.run(call, self.progress.append)
+        result = await tool.run(call, Listener(self.progress))
         result.output.encode("utf-8")
         return result
 
@@ -441,7 +455,7 @@ async def test_bash_7_workspace_that_is_gone_and_back(shell: Shell) -> None:
     shell.workspace.rmdir()
 
     with pytest.raises(NotFound, match="workspace"):
-        await shell.tool.run(call, shell.progress.append)
+        await shell.tool.run(call, Listener(shell.progress))
     with pytest.raises(NotFound, match="workspace"):
         await shell.tool.prepare({"command": "pwd"})
 
@@ -560,16 +574,19 @@ async def test_progress_shows_the_newest_lines_while_it_runs(shell: Shell) -> No
 
     seen = anyio.Event()
 
-    def watch(text: str) -> None:
-        shell.progress.append(text)
-        seen.set()
+    class Watcher(Listener):
+        def output(self, text: str) -> None:
+            super().output(text)
+            seen.set()
 
+    watcher = Watcher(shell.progress)
     async with anyio.create_task_group() as group:
         call = await shell.tool.prepare(
             {"command": "seq 100; printf '\\033[1mmore'; read <ready"}
         )
-        group.start_soon(shell.tool.run, call, watch)
+        group.start_soon(shell.tool.run, call, watcher)
         await seen.wait()
+        assert len(watcher.pids) == 1
         await anyio.to_thread.run_sync(ready.write_text, "go\n")
 
     assert shell.progress == ["".join(f"{n}\n" for n in range(92, 101)) + "more"]
