@@ -5,6 +5,7 @@ by the lock beforehand; the scripts run in a copy of the committed files.
 """
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -123,13 +124,17 @@ def test_installed_command_runs_a_turn(installed: Path, tmp_path: Path) -> None:
     (workspace / "hello.txt").write_text("hello\n")
 
     done = run(
-        *(installed / "scv", "exec", "--provider", "practice", "list"),
+        *(installed / "scv", "exec", "--provider", "practice", "--json", "list"),
         cwd=workspace,
         env=bare_environment(tmp_path / "home"),
     )
 
     assert done.returncode == 0, done.stderr
-    assert "hello.txt" in done.stdout
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    calls = [event for event in events if '"tool_call"' in json.dumps(event)]
+    assert "hello.txt" in json.dumps(calls)
+    assert events[-1]["type"] == "turn.ended"
+    assert events[-1]["data"]["status"] == "completed"
 
 
 def test_installed_packages_fit_together(installed: Path) -> None:
