@@ -1,10 +1,8 @@
 """Approvals: a question that must be answered before a side effect."""
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from annotated_types import MaxLen
-from typing_extensions import TypedDict
-
+from scv.wire.bounds import Bounds
 from scv.wire.identifiers import Id, Millis, OpId
 
 Risk = Literal["read_only", "filesystem", "process", "delegate", "network"]
@@ -101,9 +99,9 @@ class Approval(TypedDict):
 class Decision(TypedDict):
     """An answer bound to what was shown."""
 
-    optionId: Annotated[str, MaxLen(64)]
-    digest: Annotated[str, MaxLen(64)]
-    feedback: NotRequired[Annotated[str, MaxLen(4096)]]
+    optionId: Annotated[str, Bounds(0, 64)]
+    digest: Annotated[str, Bounds(0, 64)]
+    feedback: NotRequired[Annotated[str, Bounds(0, 4096)]]
     """Why; the model reads it."""
 
 
@@ -118,9 +116,9 @@ class AnswerApproval(TypedDict):
 
     opId: OpId
     approvalId: Id
-    digest: Annotated[str, MaxLen(64)]
-    optionId: Annotated[str, MaxLen(64)]
-    feedback: NotRequired[Annotated[str, MaxLen(4096)]]
+    digest: Annotated[str, Bounds(0, 64)]
+    optionId: Annotated[str, Bounds(0, 64)]
+    feedback: NotRequired[Annotated[str, Bounds(0, 4096)]]
 
 
 class AnswerAccepted(TypedDict):

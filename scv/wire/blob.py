@@ -1,10 +1,8 @@
 """Blobs: bulky content beside the event stream."""
 
-from typing import Annotated, NotRequired
+from typing import Annotated, NotRequired, TypedDict
 
-from annotated_types import Ge, Le, MaxLen
-from typing_extensions import TypedDict
-
+from scv.wire.bounds import LARGEST_INTEGER, Bounds
 from scv.wire.identifiers import Id, OpId
 
 
@@ -13,9 +11,9 @@ class PutBlob(TypedDict):
 
     opId: OpId
     sessionId: Id
-    data: Annotated[str, MaxLen(1_400_000)]
+    data: Annotated[str, Bounds(0, 1_400_000)]
     """Base64 of the chunk."""
-    mimeType: NotRequired[Annotated[str, MaxLen(128)]]
+    mimeType: NotRequired[Annotated[str, Bounds(0, 128)]]
     uploadId: NotRequired[Id]
     """Continues an upload; absent for its first chunk."""
     last: NotRequired[bool]
@@ -33,8 +31,8 @@ class ReadBlob(TypedDict):
     """Read a slice of at most 1 MiB."""
 
     blobId: Id
-    offset: NotRequired[Annotated[int, Ge(0)]]
-    limit: NotRequired[Annotated[int, Ge(1), Le(1_048_576)]]
+    offset: NotRequired[Annotated[int, Bounds(0, LARGEST_INTEGER)]]
+    limit: NotRequired[Annotated[int, Bounds(1, 1_048_576)]]
 
 
 class BlobSlice(TypedDict):

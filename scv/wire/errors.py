@@ -40,6 +40,38 @@ CODES: dict[str, int] = {
 }
 """Stable name -> JSON-RPC code."""
 
+MEANINGS: dict[str, str] = {
+    "session.not_found": "no session has this id, or it was just closed",
+    "object.not_found": "no turn, question, blob or upload has this id",
+    "cursor.invalid": "the cursor of a list is not one of this server's",
+    "op.conflict": "this client used the operation id for another call",
+    "workspace.invalid": "no absolute path of an existing directory",
+    "model.unknown": "reserved: no such model",
+    "transport.unsupported": "reserved: not on this transport",
+    "role.forbidden": "an observer only reads",
+    "policy.denied": "reserved: the policy forbids it",
+    "session.locked": "another process runs this session; `pid` names it",
+    "session.busy": "a turn is running; `turnId` names it",
+    "rev.conflict": "`ifRev` is not the revision; `rev` and `session` are current",
+    "turn.not_current": "that turn does not run; `turnId` does, or `idle` is true",
+    "replay.unavailable": "the log cannot go on from there; attach with `history`",
+    "approval.resolved": "decided already: `decision`, `by`, `at`",
+    "approval.digest": "the answer is bound to another question than the one shown",
+    "approval.expired": "the server that asked is gone; nothing was run",
+    "protocol.unsupported": "another major version (`supported`), or no `clientId`",
+    "draining": "reserved: the server takes no new work",
+    "limit.rate": "reserved: too many requests in a time",
+    "limit.message": "more bytes than `maxBytes`",
+    "limit.count": "more at once than the limit that `limit` names",
+    "provider.auth": "reserved: the endpoint wants a sign-in",
+    "provider.unavailable": "reserved: the endpoint does not answer",
+    "provider.limit": "reserved: quota or context",
+    "document.stale": "reserved: the document is another version",
+    "store.failed": "the session store cannot be opened or written",
+    "config.invalid": "the configuration cannot serve the session; `key` names it",
+}
+"""Stable name -> what happened, and which fields of `data` say more."""
+
 RETRYABLE = frozenset(
     {"limit.rate", "provider.unavailable", "store.failed", "draining"}
 )

@@ -1,8 +1,6 @@
 """Events: changes of a session's state, numbered in one order for all clients."""
 
-from typing import Any, Literal, NotRequired
-
-from typing_extensions import TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from scv.wire.approval import Approval
 from scv.wire.identifiers import Id, Millis

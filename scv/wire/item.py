@@ -1,8 +1,6 @@
 """Items: what a transcript is made of."""
 
-from typing import Any, Literal, NotRequired
-
-from typing_extensions import TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from scv.wire.approval import Risk
 from scv.wire.identifiers import Id, Millis

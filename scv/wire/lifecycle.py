@@ -1,8 +1,6 @@
 """Handshake: what `initialize` carries for SCV beside the LSP fields."""
 
-from typing import Any, Literal, NotRequired
-
-from typing_extensions import TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from scv.wire.identifiers import Id, Role, Seq
 
@@ -18,7 +16,7 @@ class ClientFeatures(TypedDict):
     """What a front end can do; an absent feature is false."""
 
     events: NotRequired[bool]
-    """It applies `scv/session/events`."""
+    """It applies `scv/session/events`, which come to every client that follows."""
     approvals: NotRequired[bool]
     """It answers `scv/approval/request`."""
 
@@ -52,7 +50,9 @@ class ClientHandshake(TypedDict):
     """Ceiling for this connection; `controller` when absent."""
     features: NotRequired[ClientFeatures]
     rootMap: NotRequired[list[RootMapping]]
+    """Reserved: paths are those of the server's host."""
     resume: NotRequired[list[ResumePoint]]
+    """Sessions to follow on; the first 64 count."""
 
 
 class ResumeStatus(TypedDict):
@@ -75,12 +75,15 @@ class ServerHandshake(TypedDict):
     """Version of the server."""
     transport: Literal["stdio", "unix", "memory"]
     connectionId: Id
+    """Names this connection in logs."""
     schemaHash: str
     """Names the exact types this server validates with; see `scv/schema/get`."""
     features: list[str]
     """Method groups this server has."""
     limits: dict[str, int]
+    """Bounds of this server; see "Limits" in docs/protocol.md."""
     resumed: list[ResumeStatus]
+    """One for each of the client's resume points."""
 
 
 class InitializeParams(TypedDict):
@@ -89,7 +92,9 @@ class InitializeParams(TypedDict):
     processId: NotRequired[int | None]
     """The server ends when this process does."""
     clientInfo: NotRequired[dict[str, Any]]
+    """Its `name` is shown as the author of prompts and answers."""
     capabilities: NotRequired[dict[str, Any]]
+    """`experimental.scv` holds the ClientHandshake."""
 
 
 class Empty(TypedDict):

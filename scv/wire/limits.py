@@ -7,27 +7,45 @@ KIB = 1024
 MIB = 1024 * 1024
 
 FRAME_BYTES = 8 * MIB
+"""One frame without its header, in each direction."""
 JSON_DEPTH = 64
+"""Objects and arrays inside each other."""
 PROMPT_TEXT_BYTES = 256 * KIB
+"""The text of all parts of a prompt, in UTF-8."""
 PROMPT_PARTS = 64
+"""Parts of a prompt."""
 EVENT_PAYLOAD_BYTES = 256 * KIB
+"""Goal for the data of one event; the item of a long prompt is larger."""
 ITEM_TEXT_BYTES = 192 * KIB
 """Longer text of an item travels as head + tail + `blobId`."""
 BLOB_CHUNK_BYTES = 1 * MIB
+"""One chunk of `scv/blob/put` or `scv/blob/read`, before base64."""
 BLOB_TOTAL_BYTES = 16 * MIB
+"""One uploaded blob."""
 REQUESTS_IN = 64
+"""Requests of one connection that wait for the server at once."""
 REQUESTS_OUT = 32
+"""Requests of the server that wait for one connection at once."""
 ATTACHED_SESSIONS = 64
+"""Sessions that one connection follows."""
 PENDING_APPROVALS = 32
+"""Open questions of one session; more are denied."""
 REPLAY_BYTES = 16 * MIB
+"""Reserved: bytes that one return to a session may replay."""
 REPLAY_PAGE_BYTES = 1 * MIB
+"""Events in one answer of `scv/session/replay`."""
 BACKLOG_MERGE_BYTES = 1 * MIB
+"""Unread bytes of a connection above which its streams stop and catch up later."""
 BACKLOG_LAGGED_BYTES = 4 * MIB
+"""Events a stopped stream misses before `scv/session/lagged`."""
 BACKLOG_CLOSE_BYTES = 16 * MIB
+"""Unread bytes above which the connection is closed."""
 EVENT_NUMBER_BLOCK = 10_000
 """Numbers reserved on disk before they are used, so that they survive a crash."""
 OP_MEMORY_SECONDS = 24 * 3600
+"""How long the result of an operation id is kept."""
 OP_MEMORY_COUNT = 10_000
+"""How many results of operation ids are kept."""
 INVALID_ANSWERS = 3
 """Unusable answers to approvals before a client counts as unable to approve."""
 

@@ -26,7 +26,7 @@ METHODS: dict[str, Method] = {
         "server", session.CreateSession, session.SessionCreated, mutating=True
     ),
     "scv/session/get": Method(
-        "server", session.SessionRef, session.SessionSnapshot, observer=True
+        "server", session.GetSession, session.SessionSnapshot, observer=True
     ),
     "scv/session/list": Method(
         "server", session.ListSessions, session.SessionList, observer=True
@@ -35,7 +35,7 @@ METHODS: dict[str, Method] = {
         "server", session.AttachSession, session.Attached, observer=True
     ),
     "scv/session/detach": Method(
-        "server", session.SessionRef, lifecycle.Empty, observer=True
+        "server", session.DetachSession, lifecycle.Empty, observer=True
     ),
     "scv/session/replay": Method(
         "server", session.ReplaySession, session.EventBatch, observer=True
@@ -53,7 +53,7 @@ METHODS: dict[str, Method] = {
     "scv/turn/cancel": Method(
         "server", turn.CancelTurn, turn.TurnCancelling, mutating=True
     ),
-    "scv/turn/get": Method("server", turn.TurnRef, turn.TurnResult, observer=True),
+    "scv/turn/get": Method("server", turn.GetTurn, turn.TurnResult, observer=True),
     "scv/approval/request": Method(
         "client", approval.Approval, approval.Decision | approval.Defer
     ),

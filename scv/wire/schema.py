@@ -1,8 +1,6 @@
 """The protocol's own description, as data."""
 
-from typing import Literal, NotRequired
-
-from typing_extensions import TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from scv.wire.identifiers import Id
 

@@ -1,11 +1,9 @@
 """Sessions: a conversation with one workspace."""
 
-from typing import Annotated, Any, Literal, NotRequired
-
-from annotated_types import MaxLen
-from typing_extensions import TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from scv.wire.approval import Approval
+from scv.wire.bounds import LARGEST_INTEGER, Bounds
 from scv.wire.event import Event
 from scv.wire.identifiers import Id, Millis, OpId, PageLimit, Path, Role, Seq
 from scv.wire.turn import QueueState, Turn, Usage
@@ -18,7 +16,7 @@ SessionState = Literal[
 ApprovalPolicy = Literal["on-risk", "always", "never"]
 """ask before changes, ask about everything, read only."""
 
-Title = Annotated[str, MaxLen(200)]
+Title = Annotated[str, Bounds(0, 200)]
 
 
 class Workspace(TypedDict):
@@ -32,11 +30,11 @@ class Workspace(TypedDict):
 class SessionConfig(TypedDict):
     """What a session overrides of the configuration; absent = as configured."""
 
-    provider: NotRequired[Annotated[str, MaxLen(128)]]
+    provider: NotRequired[Annotated[str, Bounds(0, 128)]]
     """Name of a provider profile, or `practice`."""
-    model: NotRequired[Annotated[str, MaxLen(256)]]
-    baseUrl: NotRequired[Annotated[str, MaxLen(2048)]]
-    effort: NotRequired[Annotated[str, MaxLen(32)]]
+    model: NotRequired[Annotated[str, Bounds(0, 256)]]
+    baseUrl: NotRequired[Annotated[str, Bounds(0, 2048)]]
+    effort: NotRequired[Annotated[str, Bounds(0, 32)]]
     approval: NotRequired[ApprovalPolicy]
     """May tighten the configured policy; loosening needs `--approval-policy`."""
     tools: NotRequired[Literal["all", "none"]]
@@ -71,7 +69,7 @@ class CreateSession(TypedDict):
     workspace: Workspace
     title: NotRequired[Title]
     config: NotRequired[SessionConfig]
-    channel: NotRequired[Annotated[str, MaxLen(64)]]
+    channel: NotRequired[Annotated[str, Bounds(0, 64)]]
     """What kind of front end it belongs to, for lists."""
     environment: NotRequired[dict[str, str]]
     """Variables of the place the person works in; only in memory, given to bash."""
@@ -92,10 +90,10 @@ class ListSessions(TypedDict):
     workspace: NotRequired[Path]
     state: NotRequired[list[SessionState]]
     archived: NotRequired[bool]
-    query: NotRequired[Annotated[str, MaxLen(200)]]
+    query: NotRequired[Annotated[str, Bounds(0, 200)]]
     """Text in the title."""
     limit: NotRequired[PageLimit]
-    cursor: NotRequired[Annotated[str, MaxLen(200)]]
+    cursor: NotRequired[Annotated[str, Bounds(0, 200)]]
 
 
 class SessionList(TypedDict):
@@ -105,8 +103,14 @@ class SessionList(TypedDict):
     nextCursor: str | None
 
 
-class SessionRef(TypedDict):
-    """Names one session."""
+class GetSession(TypedDict):
+    """Ask for a session as it stands; attach to follow it."""
+
+    sessionId: Id
+
+
+class DetachSession(TypedDict):
+    """Stop following a session; its work goes on."""
 
     sessionId: Id
 
@@ -172,7 +176,8 @@ class ReplaySession(TypedDict):
     sessionId: Id
     epoch: Id
     after: Seq
-    limitBytes: NotRequired[int]
+    limitBytes: NotRequired[Annotated[int, Bounds(1, LARGEST_INTEGER)]]
+    """Bytes of events wanted at most; the server may send fewer, at least one event."""
 
 
 EventBatch = TypedDict(
@@ -186,7 +191,7 @@ EventBatch = TypedDict(
         "complete": NotRequired[bool],
     },
 )
-EventBatch.__doc__ = """Events with the numbers `from..to` of a session; batches tile its log.
+EventBatch.__doc__ = """Events `from..to` of a session; batches tile its log.
 
 `to` at or below what the client has: drop it. `from` more than one above: a gap,
 call `scv/session/replay`. Otherwise apply in order and remember `to`. Another
@@ -220,7 +225,8 @@ class UpdateSession(TypedDict):
     title: NotRequired[Title]
     archived: NotRequired[bool]
     config: NotRequired[SessionConfig]
-    ifRev: NotRequired[int]
+    ifRev: NotRequired[Annotated[int, Bounds(0, LARGEST_INTEGER)]]
+    """Change only when `rev` is still this one; else 4242."""
 
 
 class SessionUpdated(TypedDict):

@@ -1,10 +1,8 @@
 """Turns: one accepted prompt until its single end."""
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from annotated_types import MaxLen, MinLen
-from typing_extensions import TypedDict
-
+from scv.wire.bounds import Bounds
 from scv.wire.identifiers import Id, Millis, OpId, Seq
 
 TurnState = Literal[
@@ -73,7 +71,7 @@ class FilePart(TypedDict):
     """A file the person points at; with `text`, its content as they see it."""
 
     type: Literal["file"]
-    uri: Annotated[str, MinLen(1), MaxLen(4096)]
+    uri: Annotated[str, Bounds(1, 4096)]
     text: NotRequired[str]
 
 
@@ -81,7 +79,7 @@ class SelectionPart(TypedDict):
     """Selected text of a file."""
 
     type: Literal["selection"]
-    uri: Annotated[str, MinLen(1), MaxLen(4096)]
+    uri: Annotated[str, Bounds(1, 4096)]
     text: str
     range: NotRequired[dict[str, Any]]
     languageId: NotRequired[str]
@@ -91,14 +89,14 @@ class BufferPart(TypedDict):
     """Text of a buffer without a file."""
 
     type: Literal["buffer"]
-    label: Annotated[str, MaxLen(200)]
+    label: Annotated[str, Bounds(0, 200)]
     text: str
 
 
 InputPart = TextPart | FilePart | SelectionPart | BufferPart
 """One part of a prompt."""
 
-Input = Annotated[list[InputPart], MinLen(1), MaxLen(64)]
+Input = Annotated[list[InputPart], Bounds(1, 64)]
 
 
 class StartTurn(TypedDict):
@@ -121,8 +119,8 @@ class TurnStarted(TypedDict):
     seq: Seq
 
 
-class TurnRef(TypedDict):
-    """Names one turn."""
+class GetTurn(TypedDict):
+    """Ask for a turn of a session, running or ended."""
 
     sessionId: Id
     turnId: Id
@@ -140,7 +138,7 @@ class CancelTurn(TypedDict):
     opId: OpId
     sessionId: Id
     turnId: Id
-    reason: NotRequired[Annotated[str, MaxLen(200)]]
+    reason: NotRequired[Annotated[str, Bounds(0, 200)]]
 
 
 class CancelReceipt(TypedDict):

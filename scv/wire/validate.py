@@ -1,18 +1,22 @@
-"""Check JSON values against wire types; imports pydantic at the first check."""
+"""Check JSON values against wire types; loads the engine at the first check."""
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scv.errors import InvalidParams
+from scv.wire.core_schema import core_schema
 from scv.wire.methods import METHODS
+
+if TYPE_CHECKING:
+    from pydantic_core import SchemaValidator
 
 
 @cache
-def adapter(wire_type: Any) -> Any:
+def validator(wire_type: Any) -> "SchemaValidator":
     """Build the validator of a wire type, once."""
-    from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
 
-    return TypeAdapter(wire_type)
+    return SchemaValidator(core_schema(wire_type))
 
 
 def check(wire_type: Any, value: Any) -> Any:
@@ -21,16 +25,14 @@ def check(wire_type: Any, value: Any) -> Any:
     Raises:
         InvalidParams: `data["path"]` names the first field that does not fit.
     """
-    from pydantic import ValidationError
+    from pydantic_core import ValidationError
 
     try:
-        return adapter(wire_type).validate_python(value, strict=True)
+        return validator(wire_type).validate_python(value, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        # names of union members are capitalised; fields never are
-        path = ".".join(
-            part for part in map(str, first["loc"]) if not part[:1].isupper()
-        )
+        place = [*first["loc"], *first.get("ctx", {}).get("field", "").split()]
+        path = ".".join(part for part in map(str, place) if not part.startswith("<"))
         raise InvalidParams(
             f"params{'.' + path if path else ''}: {first['msg']}",
             data={"code": "params.invalid", "retryable": False, "path": path},
