@@ -1,0 +1,96 @@
+"""Find the command. The quick ones are read by hand, all others by typer."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from scv.cli.arguments import GlobalOptions, UsageError, parse, split_global_options
+from scv.cli.report import report
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; every error ends here as one message."""
+    _occupy_standard_descriptors()
+    try:
+        status = _run(arguments)
+        _flush()
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
+        status = report(error)
+    return status
+
+
+def _run(arguments: Sequence[str]) -> int:
+    options, rest = split_global_options(arguments)
+    if rest == ["--version"]:
+        from scv import __version__
+
+        sys.stdout.write(f"scv {__version__}\n")
+        return 0
+    command = rest[0] if rest and not rest[0].startswith("-") else None
+    if options.wants_help:
+        return _help(command, rest)
+    match command:
+        case None:
+            from scv.cli.terminal import run_terminal
+
+            return run_terminal(options, rest)
+        case "server":
+            return _serve(options, rest[1:])
+        case "exec":
+            from scv.cli.headless import run_exec
+
+            return run_exec(options, rest[1:])
+    from scv.cli.commands import run_command
+
+    return run_command(options, rest)
+
+
+def _help(command: str | None, rest: list[str]) -> int:
+    from scv.cli import help as texts
+
+    match command:
+        case None:
+            sys.stdout.write(texts.OVERVIEW)
+        case "server":
+            sys.stdout.write(texts.SERVER)
+        case "exec":
+            sys.stdout.write(texts.EXEC)
+        case _:
+            from scv.cli.commands import run_command
+
+            return run_command(GlobalOptions(), [*rest, "--help"])
+    return 0
+
+
+def _serve(options: GlobalOptions, rest: list[str]) -> int:
+    parsed = parse(rest, flags=["--stdio"])
+    if "--stdio" not in parsed.flags or parsed.words:
+        raise UsageError("the server speaks on stdin and stdout: scv server --stdio")
+    import anyio
+
+    from scv.app import serve_stdio
+    from scv.cli.options import serving_options
+    from scv.cli.report import log_to_stderr
+
+    log_to_stderr()
+    return anyio.run(serve_stdio, serving_options(options))
+
+
+def _occupy_standard_descriptors() -> None:
+    """Keep files that are opened later from becoming standard output by accident."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+
+
+def _flush() -> None:
+    """Write out what is buffered, so that a closed pipe is noticed here, quietly."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise

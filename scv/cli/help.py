@@ -1,0 +1,77 @@
+"""Help texts of `scv`, and of the commands that are read by hand."""
+
+OVERVIEW = """\
+SCV is a coding agent for the place where you already work. Give it a prompt: it
+reads, searches, edits and runs commands in the current directory, and asks before
+everything that changes something.
+
+Usage: scv [OPTIONS]                 talk to it in this terminal
+       scv [OPTIONS] COMMAND ...
+
+Start here
+  scv demo                           watch it find and fix a bug; needs no model
+  scv --provider practice            try it without a model or a key
+  scv config path                    where the configuration of your model goes
+
+In this terminal
+  scv                                a new session in the current directory
+  scv -c, --continue                 go on with the newest session of this directory
+  scv -r, --resume                   choose the session to go on with
+  scv --allow RISK,...               do not ask about these risks (see below)
+
+Commands
+  exec "PROMPT"                      one prompt, no questions: for scripts and pipes
+  sessions list | show [ID]          what was said and done
+  config show | path                 every setting, with where it comes from
+  server --stdio                     serve an editor
+  schema                             the protocol, as JSON Schema
+  demo                               the main job, on a small broken project
+  uninstall [--purge]                what to remove, and how
+
+Options, before or after the command
+  --provider NAME                    a profile of the configuration, or practice
+  --model NAME                       the model, as its endpoint calls it
+  --base-url URL                     the endpoint of the chosen profile
+  --approval-policy POLICY           on-risk: ask before changes (as usual)
+                                     always: ask about everything, reading too
+                                     never: read only, all changes are denied
+  --config FILE                      one more configuration file
+  --scv-home DIR                     where sessions and configuration live (~/.scv)
+  --version, --help                  also: scv COMMAND --help
+
+Risks are read_only, filesystem, process, delegate and network.
+
+Examples
+  scv --provider practice exec "list then read README.md"
+  scv exec --allow filesystem,process "make the tests pass"
+  git diff | scv exec -              the prompt comes from standard input
+"""
+
+EXEC = """\
+Usage: scv exec [OPTIONS] PROMPT
+
+Run one prompt in the current directory. The answer goes to standard output, all else
+to standard error. PROMPT - reads the prompt from standard input.
+
+Nobody is there to ask, so what needs an approval is denied, unless you allow it:
+  --allow RISK,...   allow these: filesystem, process, delegate, network, read_only
+  --yes              allow everything
+
+  --json             print events instead, one JSON object a line
+  --session ID       go on with a session (scv sessions list shows them)
+
+Exit status: 0 when the turn completed, 1 when not, 2 for a wrong command line or
+configuration, 130 after Ctrl+C.
+
+Example: scv exec --allow filesystem,process "make the tests pass"
+Options of every command: scv --help
+"""
+
+SERVER = """\
+Usage: scv server --stdio
+
+Serve one editor on standard input and output: JSON-RPC in frames as in the Language
+Server Protocol. Editors start this by themselves. Ends with its input.
+
+Options of every command: scv --help
+"""
