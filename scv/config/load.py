@@ -199,7 +199,7 @@ def _nearest(place: tuple[Any, ...]) -> str | None:
 
 
 def walk_fields() -> Iterator[tuple[str, Any]]:
-    """Yield every dotted key of the settings with its field; profiles as `providers.<name>`."""
+    """Yield every dotted key with its field; profiles as `providers.<name>`."""
     from pydantic import BaseModel
 
     from scv.config.settings import Profile, Settings

@@ -168,12 +168,12 @@ class ProviderLimits(Section):
 class Settings(Section):
     """The whole configuration; every section and key has a default."""
 
-    provider: ProviderSettings = ProviderSettings()
+    provider: ProviderSettings = ProviderSettings.model_construct()
     providers: dict[str, Profile] = setting({}, "Profiles by name.", "forbidden")
-    agent: AgentSettings = AgentSettings()
-    session: SessionSettings = SessionSettings()
-    context: ContextSettings = ContextSettings()
-    tools: ToolSettings = ToolSettings()
-    approvals: ApprovalSettings = ApprovalSettings()
-    protocol: ProtocolSettings = ProtocolSettings()
-    provider_limits: ProviderLimits = ProviderLimits()
+    agent: AgentSettings = AgentSettings.model_construct()
+    session: SessionSettings = SessionSettings.model_construct()
+    context: ContextSettings = ContextSettings.model_construct()
+    tools: ToolSettings = ToolSettings.model_construct()
+    approvals: ApprovalSettings = ApprovalSettings.model_construct()
+    protocol: ProtocolSettings = ProtocolSettings.model_construct()
+    provider_limits: ProviderLimits = ProviderLimits.model_construct()

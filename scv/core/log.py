@@ -56,7 +56,6 @@ class _Waiting:
     number: int
     held: bool
     data: bytes
-    turn_id: str | None
 
 
 Follower = Callable[[Published], None]
@@ -180,14 +179,6 @@ class EventLog:
             params = self.batch_params(first, number, [])
             self._emit(Published(first, number, b"", params))
 
-    def drop_turn(self, turn_id: str) -> None:
-        """Forget unpublished events of a turn that was never accepted."""
-        self.flush_delta()
-        self._waiting = deque(
-            event for event in self._waiting if event.turn_id != turn_id
-        )
-        self._release()
-
     async def commit(self, *changes: Change) -> None:
         """Put everything so far on disk, synced, then publish what was held for it.
 
@@ -253,7 +244,7 @@ class EventLog:
             self._raising = True
             self._spawn(self._reserve)
         if held or self._waiting or number > self.ceiling:
-            self._waiting.append(_Waiting(number, held, encoded, turn_id))
+            self._waiting.append(_Waiting(number, held, encoded))
         else:
             self._publish(number, encoded)
         return number

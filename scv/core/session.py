@@ -162,6 +162,7 @@ class Session:
             )
         text = prompt_text(parts)
         runtime = self.runtime()
+        before = self.record
         turn = Turn(new_id("t"), now_ms(), submitter.client_id)
         self.turn = turn
         self.log.append(
@@ -200,11 +201,15 @@ class Session:
             )
         except BaseException:
             turn.refused = True
-            turn.accepted.set()
             turn.scope.cancel()
+            turn.accepted.set()
+            if title_changed and self.record.rev == before.rev + 1:
+                self._set(title=before.title, rev=before.rev)
             await self._forget(turn, entry, position)
             raise
         turn.accepted.set()
+        for state in turn.unsaid:
+            self.log.append("turn.state", {"state": state}, turn_id=turn.id)
         if title_changed:
             self._announce({"title": self.record.title})
         return result
@@ -225,7 +230,8 @@ class Session:
             "queueHeld": False,
             "queued": [],
         }
-        result: Json = {"state": "cancelling", "receipt": receipt}
+        state = "ended" if turn.state == "ended" else "cancelling"
+        result: Json = {"state": state, "receipt": receipt}
         if turn.cancel_reason is None:
             turn.cancel_reason = reason or "cancelled"
             self._set_state(turn, "cancelling")
@@ -366,10 +372,13 @@ class Session:
         )
 
     def _set_state(self, turn: Turn, state: str) -> None:
-        if turn.state in (state, "ended") or turn.state == "cancelling":
+        if turn.refused or turn.state in (state, "cancelling", "ended"):
             return
         turn.state = state
-        self.log.append("turn.state", {"state": state}, turn_id=turn.id)
+        if turn.accepted.is_set():
+            self.log.append("turn.state", {"state": state}, turn_id=turn.id)
+        else:
+            turn.unsaid.append(state)
 
     def _remember(self, entry: Entry, turn_id: str) -> None:
         self.history.append(entry)
@@ -398,8 +407,8 @@ class Session:
         try:
             with turn.scope:
                 self._set_state(turn, "preparing")
-                self._tell(runtime.notices)
-                self._trim(runtime)
+                await self._tell(turn, runtime.notices)
+                await self._trim(turn, runtime)
                 end = await run_steps(turn, self._context(runtime.settings))
         except ContextLimit as error:
             end = _failed("history_limit", error.message)
@@ -418,8 +427,8 @@ class Session:
         """Undo a turn whose prompt could not be kept."""
         with CancelScope(shield=True):
             await turn.ended.wait()
-        self.log.drop_turn(turn.id)
-        del self.history[self.history.index(entry) :]
+        if self.history and self.history[-1] is entry:
+            del self.history[-1]
         self._positions = position
         self.turn = None
 
@@ -441,27 +450,28 @@ class Session:
         row = self._turn_row(turn)
         self._set(updated_at=now_ms())
         self.log.append("turn.ended", data, turn_id=turn.id, held=True)
-        self.last_turn = row
-        self.turn = None
         try:
             await self.log.commit(self._row(), row)
         except StoreError as error:
             # the end must still be told; after a restart the turn is `interrupted`
             logger.error("session %s: end of turn not kept: %s", self.id, error.message)
             self.log.append("turn.ended", data, turn_id=turn.id)
-        finally:
+        finally:  # whoever waits for the end finds it told and the session free
+            self.last_turn = row
+            self.turn = None
             turn.ended.set()
 
-    def _tell(self, notices: tuple[str, ...]) -> None:
+    async def _tell(self, turn: Turn, notices: tuple[str, ...]) -> None:
         """Write each notice once in the life of this session."""
         for text in notices:
-            if text not in self._told and self.turn is not None:
+            if text not in self._told:
+                await turn.until_kept()
                 self._told.add(text)
                 self.transcript.add(
-                    "notice", self.turn.id, code="config.ignored", message=text
+                    "notice", turn.id, code="config.ignored", message=text
                 )
 
-    def _trim(self, runtime: Runtime) -> None:
+    async def _trim(self, turn: Turn, runtime: Runtime) -> None:
         limits = runtime.settings.session
         self.history, removed = trim_history(
             self.history,
@@ -469,10 +479,11 @@ class Session:
             max_bytes=limits.max_history_bytes,
             note_chars=runtime.settings.context.summary_max_chars,
         )
-        if removed and self.turn is not None:
+        if removed:
+            await turn.until_kept()
             self.transcript.add(
                 "notice",
-                self.turn.id,
+                turn.id,
                 code="history.trimmed",
                 message=f"{removed} old messages left the model's history",
             )

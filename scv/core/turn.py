@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyio import CancelScope, Event
+from anyio.lowlevel import checkpoint
 
 from scv.core.approval import ApprovalDesk
 from scv.core.context import ContextLimit, Estimator, select, static_tokens
@@ -51,7 +52,8 @@ class Turn:
     """A running turn's state.
 
     `scope` cancels it. `accepted` is set when its prompt is on disk, or, with
-    `refused`, when it could not be kept and the turn never was.
+    `refused`, when it could not be kept and the turn never was. The first model
+    request may overlap with that; `unsaid` are the states it reached meanwhile.
     """
 
     id: str
@@ -60,12 +62,22 @@ class Turn:
     state: str = "accepted"
     scope: CancelScope = field(default_factory=CancelScope)
     accepted: Event = field(default_factory=Event)
+    unsaid: list[str] = field(default_factory=list)
     ended: Event = field(default_factory=Event)
     cancel_reason: str | None = None
     usage: Json = field(default_factory=dict)
     end: TurnEnd | None = None
     refused: bool = False
     processes: set[int] = field(default_factory=set)
+
+    async def until_kept(self) -> None:
+        """Wait until the prompt is on disk: nothing of its turn is written before.
+
+        A turn whose prompt could not be kept is cancelled here.
+        """
+        await self.accepted.wait()
+        while self.refused:
+            await checkpoint()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +148,7 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
             estimator=context.estimator,
         )
         if selection.removed:
+            await turn.until_kept()
             context.transcript.add(
                 "notice",
                 turn.id,
@@ -162,7 +175,6 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
                 return end
             continue
         unanswered.extend(message.calls)
-        await turn.accepted.wait()  # nothing runs for a prompt that is not kept
         context.set_state(turn, "tools")
         for call in message.calls:
             finished = await run_call(call, _call_context(turn, context, runtime))
@@ -238,9 +250,13 @@ async def _respond(
     transcript = context.transcript
     items: dict[str, Json] = {}
     done: ResponseDone | None = None
+    kept = False
     try:
         async with aclosing(model.respond(request)) as events:
             async for event in events:
+                if not kept:
+                    await turn.until_kept()
+                    kept = True
                 if type(event) is TextDelta:
                     item = items.get("assistant_message")
                     if item is None:

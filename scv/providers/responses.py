@@ -1,7 +1,7 @@
 """The Responses wire as a model: one request, its stream, and its retries."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import anyio
@@ -62,7 +62,7 @@ class ResponsesModel:
         """Load the HTTP library and start what the endpoint needs, ahead of use."""
         await (await self._connect()).warm()
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def respond(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream one response; failures before anything was shown are tried again.
 
         The connection is released before the final event is given out.

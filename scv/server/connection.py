@@ -98,6 +98,16 @@ class Connection:
 
         self._tasks.start_soon(run)
 
+    def require_controller(self, session_id: str | None) -> None:
+        """Refuse a front end that only reads, everywhere or in this session.
+
+        Raises:
+            RequestRefused: 4233.
+        """
+        role = self.roles.get(session_id, self.role) if session_id else self.role
+        if role == "observer":
+            raise refuse("role.forbidden", "an observer only reads")
+
     def may_answer(self, session_id: str) -> bool:
         """True when this front end may decide questions of the session now."""
         return (
@@ -211,10 +221,11 @@ class Connection:
         self.client_id = client_id
         self.role = "observer" if wanted.get("role") == "observer" else "controller"
         self.features = _table(wanted.get("features"))
-        resumed = []
         points = wanted.get("resume")
-        for point in points[:64] if isinstance(points, list) else []:
-            resumed.append(await self._resume_point(_table(point)))
+        resumed = [
+            await self._resume_point(_table(point))
+            for point in (points[:64] if isinstance(points, list) else [])
+        ]
         return {
             "protocol": {"major": PROTOCOL_MAJOR, "minor": PROTOCOL_MINOR},
             "serverId": self.server.id,

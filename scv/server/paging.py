@@ -19,6 +19,8 @@ def decode_cursor(cursor: str) -> tuple[int, str]:
     """
     try:
         number, _, text = base64.urlsafe_b64decode(cursor).decode().partition(":")
+        if not text:
+            raise ValueError("no place")
         return int(number), text
     except (ValueError, binascii.Error):
         raise refuse("cursor.invalid", "this cursor is none of this server") from None

@@ -199,12 +199,7 @@ class Server:
     async def end_turns(self, reason: str) -> None:
         """Cancel every running turn and wait for its end."""
         for session in list(self.sessions.values()):
-            turn = session.turn
-            if turn is not None:
-                turn.cancel_reason = turn.cancel_reason or reason
-                turn.scope.cancel()
-                session.desk.cancel()
-                await turn.ended.wait()
+            await session.end_turn(reason)
 
     async def close(self) -> None:
         """End every turn, put everything on disk, close the store."""
@@ -269,7 +264,7 @@ async def _wait_for_end(process_id: int) -> None:
     except ProcessLookupError:
         return
     except (AttributeError, OSError):  # not Linux, or an old kernel
-        while _is_alive(process_id):
+        while _is_alive(process_id):  # noqa: ASYNC110 - nothing tells of its end
             await sleep(PARENT_POLL_SECONDS)
         return
     try:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from scv.core.log import Published
-from scv.core.recovery import HOLE
+from scv.core.records import HOLE
 from scv.core.session import Session
 from scv.wire.limits import (
     BACKLOG_LAGGED_BYTES,

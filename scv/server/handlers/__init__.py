@@ -43,19 +43,22 @@ async def serve(connection: "Connection", method: str, params: Any) -> Any:
         raise UnknownMethod(f"unknown method {method[:80]!r}")
     entry = METHODS[method]
     checked = check_params(method, params)
-    if connection.role == "observer" and not entry.observer:
-        raise refuse("role.forbidden", "an observer only reads")
+    if not entry.observer:
+        connection.require_controller(checked.get("sessionId"))
     try:
         if not entry.mutating:
             return await handler(connection, checked)
         store = await connection.server.ready()
-        return await connection.server.operations.run(
+        result = await connection.server.operations.run(
             store,
             connection.client_id,
             method,
             checked,
             lambda make_op: handler(connection, checked, make_op),
         )
+        if method == "scv/session/create":
+            await session.follow_created(connection, checked, result)
+        return result
     except ConfigError as error:
         raise refuse("config.invalid", error.message, key=error.key) from error
     except StoreError as error:

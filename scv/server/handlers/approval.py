@@ -18,6 +18,7 @@ async def answer(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
     record = await store.approval(params["approvalId"])
     if record is None:
         raise refuse("object.not_found", "there is no question of this id")
+    connection.require_controller(record.session_id)
     result: Json = {"accepted": True}
     session = await server.live(record.session_id)
     try:

@@ -5,8 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from scv.core.prompt import shown_path
-from scv.core.records import Json, SessionRecord
-from scv.core.recovery import HOLE
+from scv.core.records import HOLE, Json, SessionRecord
 from scv.core.session import MakeOp, Session, session_view
 from scv.errors import RequestRefused
 from scv.server.paging import decode_cursor, encode_cursor
@@ -44,10 +43,16 @@ async def create(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
     except BaseException:
         lock.release()
         raise
-    session = server.adopt(record, lock, history=[], environment=environment)
-    if params.get("attach", True):
-        connection.follow(session, after=0, role=None)
+    server.adopt(record, lock, history=[], environment=environment)
     return result
+
+
+async def follow_created(connection: "Connection", params: Json, result: Json) -> None:
+    """Attach to the session that was made, also when a repeated call only names it."""
+    session_id = result["session"]["id"]
+    if params.get("attach", True) and session_id not in connection.streams:
+        session = await connection.server.live(session_id)
+        connection.follow(session, after=result["seq"], role=None)
 
 
 def _directory(path: str) -> str:
@@ -65,6 +70,10 @@ def _directory(path: str) -> str:
             "workspace.invalid", f"there is no directory {path}; create it first"
         )
     return real
+
+
+def _real_path(path: str) -> str:
+    return os.path.realpath(shown_path(path))
 
 
 async def get(connection: "Connection", params: Json) -> Json:
@@ -91,11 +100,12 @@ async def list_sessions(connection: "Connection", params: Json) -> Json:
     limit = params.get("limit", TAIL_ITEMS)
     root = params.get("workspace")
     wanted = params.get("state")
+    real_root = _real_path(root) if root else None
     before = decode_cursor(params["cursor"]) if "cursor" in params else None
     rows: list[Json] = []
     while True:
         page = await store.sessions(
-            root=os.path.realpath(shown_path(root)) if root else None,
+            root=real_root,
             archived=params.get("archived"),
             title_contains=params.get("query"),
             limit=limit,
@@ -127,8 +137,8 @@ async def _row(server: "Server", record: SessionRecord) -> Json:
 async def attach(connection: "Connection", params: Json) -> Json:
     """Follow a session; open questions come again as requests."""
     session = await connection.server.live(params["sessionId"])
-    if "environment" in params:
-        session.environment = params["environment"]
+    if "environment" in params and connection.role != "observer":
+        session.use_environment(params["environment"])
     log = session.log
     at = log.published
     after = at
@@ -270,6 +280,7 @@ async def close(connection: "Connection", params: Json, make_op: MakeOp) -> Json
     turn = session.turn
     if turn is not None and params["mode"] == "drain":
         await turn.ended.wait()
+    await session.end_turn("closed")
     for other in list(server.connections):
         other.unfollow(session.id)
     await session.close()
