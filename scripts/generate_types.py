@@ -188,7 +188,7 @@ def _members(shape: Shape) -> tuple[Shape, ...]:
 
 
 def _number(node: ast.expr) -> int:
-    from scv.wire.bounds import LARGEST_INTEGER
+    from scv.shapes import LARGEST_INTEGER
 
     if isinstance(node, ast.Name):
         return {"LARGEST_INTEGER": LARGEST_INTEGER}[node.id]

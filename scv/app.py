@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from scv import __version__
 from scv.config.paths import Home, find_home
+from scv.errors import AlreadyServed
 from scv.rpc import ByteStream, FdStream, memory_pair, take_stdio
 from scv.server.server import Server
 from scv.wire.limits import BLOB_TOTAL_BYTES
 
 if TYPE_CHECKING:
+    import socket
+    from signal import Signals
+
     from scv.config.settings import Settings
     from scv.core.ports import Runtime, Tool
     from scv.core.records import SessionRecord, Store
@@ -85,8 +89,8 @@ class Workbench:
         settings = loaded.settings
         if "approval" in config:
             policy = stricter(settings.tools.approval_policy, config["approval"])
-            tools = settings.tools.model_copy(update={"approval_policy": policy})
-            settings = settings.model_copy(update={"tools": tools})
+            tools = replace(settings.tools, approval_policy=policy)
+            settings = replace(settings, tools=tools)
         chosen = choose_profile(
             settings,
             name=config.get("provider") or options.provider,
@@ -158,6 +162,7 @@ async def open_server(options: Options, transport: str) -> AsyncIterator[Server]
             equip=workbench,
             transport=transport,
             environment=options.environment,
+            find_daemon=lambda: _running_holder(str(options.home.server_lock)),
         )
         async with server.running():
             yield server
@@ -165,9 +170,94 @@ async def open_server(options: Options, transport: str) -> AsyncIterator[Server]
 
 async def serve_stdio(options: Options) -> int:
     """Serve one client on stdin and stdout until it leaves; returns the exit status."""
+    from anyio import create_task_group
+
     stream = FdStream(*take_stdio())
-    async with open_server(options, "stdio") as server:
-        return await server.serve(stream)
+
+    async def stop(signals: AsyncIterator[Signals]) -> None:
+        await anext(signals)
+        await stream.aclose()  # as if the client had left
+
+    status = 0
+    with _stop_signals() as signals:
+        async with (
+            open_server(options, "stdio") as server,
+            create_task_group() as tasks,
+        ):
+            tasks.start_soon(stop, signals)
+            status = await server.serve(stream)
+            tasks.cancel_scope.cancel()
+    return status
+
+
+async def serve_socket(options: Options, *, on_ready: Callable[[], None]) -> int:
+    """Serve everybody of this user on the home's socket until a signal says stop.
+
+    Raises:
+        AlreadyServed: Another process does so.
+        Refused: The home or the socket's name cannot be used.
+    """
+    from scv.host.locks import lock_exclusively
+    from scv.host.private import private_directory
+    from scv.host.sockets import listen
+
+    home, path = options.home, str(options.home.socket)
+    private_directory(str(home.root))
+    lock = lock_exclusively(str(home.server_lock))
+    if lock is None:
+        raise AlreadyServed(str(home.root), _running_holder(str(home.server_lock)))
+    with lock, _stop_signals() as signals, listen(path) as listening:
+        try:
+            async with open_server(options, "unix") as server:
+                await _serve_until(signals, server, listening, options, on_ready)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+    return 0
+
+
+async def _serve_until(
+    signals: AsyncIterator[Signals],
+    server: Server,
+    listening: socket.socket,
+    options: Options,
+    on_ready: Callable[[], None],
+) -> None:
+    """Serve until the first signal; then end all turns, and only then connections."""
+    from anyio import create_task_group
+
+    from scv.server.listener import Listener
+
+    listener = Listener(server, listening, instance=str(options.home.root))
+    async with create_task_group() as connections:
+        async with create_task_group() as accepting:
+            accepting.start_soon(listener.accept, connections)
+            on_ready()
+            await anext(signals)
+            accepting.cancel_scope.cancel()
+        listening.close()  # a new front end sees at once that nobody serves here
+        await server.stop()
+        connections.cancel_scope.cancel()
+
+
+def _stop_signals() -> AbstractContextManager[AsyncIterator[Signals]]:
+    """Catch what asks for an end; a hang-up not where nohup said to live on."""
+    import signal
+
+    from anyio import open_signal_receiver
+
+    wanted = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        wanted.append(signal.SIGHUP)
+    return open_signal_receiver(*wanted)
+
+
+def _running_holder(lock_path: str) -> int | None:
+    """Name the process that holds a lock, for a message; the lock alone decides."""
+    from scv.host.locks import read_holder
+
+    holder = read_holder(lock_path)
+    return holder.pid if holder is not None and holder.is_running else None
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@
       ProviderError            carries status, `retryable`; the turn ends as failed
         ProviderUnreachable, ProviderRejected, ProviderProtocol, ResponseLimit
       StoreError               the session store cannot be used; path and remedy
+      AlreadyServed            another process listens on this home's socket
 
 Exceptions carry fields; the sentence is for people. Tests check class and fields.
 """
@@ -184,3 +185,12 @@ class ResponseLimit(ProviderError):
 
 class StoreError(ScvError):
     """The session store cannot be used; the message names path and remedy."""
+
+
+class AlreadyServed(ScvError):
+    """Another process listens on the socket of this home; `pid` names it, if known."""
+
+    def __init__(self, home: str, pid: int | None) -> None:
+        who = "another process" if pid is None else f"process {pid}"
+        super().__init__(f"{who} already serves {home}; nothing was started.")
+        self.pid = pid

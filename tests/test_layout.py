@@ -1,6 +1,7 @@
 """The rooms table holds: who may import whom, and what an import may cost."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from scv.client import connect
+from scv.client.child import start_server
+from scv.client.decision import Json, decide
+
 ROOT = Path(__file__).parent.parent
 
 # The table of docs/architecture.md: a room, and the rooms it may import.
@@ -20,14 +25,15 @@ _FRONT_END = "errors wire config rpc host client"
 _EDGE = "errors wire config core host"
 ROOMS = {
     "errors": "",
-    "wire": "errors",
-    "config": "errors host",
+    "shapes": "",
+    "wire": "errors shapes",
+    "config": "errors host shapes",
     "core": "errors wire config",
     "host": "errors",
     "store": _EDGE,
     "rpc": "errors wire",
     "providers": _EDGE,
-    "tools": _EDGE,
+    "tools": f"{_EDGE} shapes",
     "agents": _EDGE,
     "server": "errors wire config core rpc host",
     "lsp": _FACE,
@@ -196,6 +202,8 @@ def test_dependencies_are_those_that_are_imported() -> None:
 LIGHT = {
     "scv": set(),
     "scv.errors": set(),
+    "scv.shapes": set(),
+    "scv.config.load": set(),
     "scv.wire.methods": set(),
     "scv.core.ports": set(),
     "scv.cli": set(),
@@ -229,3 +237,63 @@ def test_importing_scv_loads_nothing_else() -> None:
     )
 
     assert (done.stdout.split(), done.stderr) == (["scv"], "")
+
+
+# Only the engine: pydantic's Python half costs more than a whole server start.
+NEVER = {"pydantic", "annotated_types", "typing_inspection", "importlib.metadata"}
+EVERY_TOOL = (
+    'write a: x then read a then replace "x" with "y" in a then list '
+    'then search "y" then run touch ran'
+)
+
+
+@pytest.fixture
+def import_report(scv_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every Python of the test name what it imports on standard error."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+
+
+def imported(report: str) -> set[str]:
+    lines = re.findall(r"^import time:.*\| *([\w.]+)$", report, re.MULTILINE)
+    assert "pydantic_core" in lines
+    return set(lines)
+
+
+@pytest.mark.usefixtures("import_report")
+def test_exec_never_loads_pydantics_python_half(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "scv", "exec", "--provider", "practice", "--yes"]
+
+    done = subprocess.run(
+        [*argv, EVERY_TOOL], cwd=tmp_path, capture_output=True, text=True
+    )
+
+    assert (done.returncode, (tmp_path / "a").read_text()) == (0, "y\n")
+    assert (tmp_path / "ran").exists()
+    assert imported(done.stderr) & NEVER == set()
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("import_report")
+async def test_server_never_loads_pydantics_python_half(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+
+    async def allow(approval: Json) -> Json:
+        return decide(approval, "allow_once")
+
+    async with (
+        start_server(environment=os.environ) as stream,
+        connect(stream, name="layout", on_approval=allow) as client,
+    ):
+        session = await client.create_session(
+            str(workspace), config={"provider": "practice"}
+        )
+        started = await session.prompt(EVERY_TOOL)
+        turn = await session.ended(started["turnId"])
+
+    assert (turn["status"], (workspace / "a").read_text()) == ("completed", "y\n")
+    assert (workspace / "ran").exists()
+    assert imported(capfd.readouterr().err) & NEVER == set()

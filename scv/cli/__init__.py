@@ -1,5 +1,6 @@
 """The command `scv`. Importing this costs next to nothing; so does `scv --version`."""
 
+import os
 import sys
 
 
@@ -12,6 +13,10 @@ def main() -> int:
         sys.stdout.write(f"scv {__version__}\n")
         return 0
     try:
+        if arguments == ["attach", "--stdio"]:  # every editor window waits for this one
+            from scv.cli.attach import attach
+
+            return attach(os.environ)
         from scv.cli.dispatch import run
 
         return run(arguments)

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from scv.cli.arguments import GlobalOptions
@@ -58,12 +59,10 @@ def show_path(options: GlobalOptions) -> int:
 
 def _walk(section: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield every key with its value as text; secrets are replaced."""
-    from pydantic import BaseModel
-
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        key = f"{prefix}{name}"
-        if isinstance(value, BaseModel):
+    for field in fields(section):
+        value = getattr(section, field.name)
+        key = f"{prefix}{field.name}"
+        if is_dataclass(value):
             yield from _walk(value, f"{key}.")
         elif isinstance(value, dict) and field.repr:
             for inner, profile in value.items():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from scv.cli.arguments import GlobalOptions
 from scv.cli.paper import Paper
+from scv.cli.sessions import short_path
 
 if TYPE_CHECKING:
     from scv.client import Client
@@ -135,16 +136,26 @@ def _summary() -> None:
         fate = "The bug is fixed, the tests were run, and the shop is still there."
     else:
         fate = "The bug is still there."
-    Paper().print(
+    scv = _this_command()
+    Paper(columns=80).print(
         Text.assemble(
             ("\nDone. ", "bold green"),
             fate,
             " Everything was in a temporary directory.\n",
-            ("Next: ", "bold"),
-            "scv config path shows where your model goes; scv --provider practice"
-            " tries SCV in a directory of your own.",
+            ("Next, without a model, in a directory of your own:\n", "bold"),
+            f"  {scv} --provider practice\n",
+            ("Where the configuration of your model goes:\n", "bold"),
+            f"  {scv} config path",
         )
     )
+
+
+def _this_command() -> str:
+    """Name this program so that it can be started from any directory."""
+    beside = Path(sys.executable).with_name("scv")
+    if shutil.which("scv") or not beside.exists():
+        return "scv"
+    return short_path(str(beside))
 
 
 def _by_itself(options: GlobalOptions) -> int:

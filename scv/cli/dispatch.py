@@ -5,12 +5,13 @@ import sys
 from collections.abc import Sequence
 
 from scv.cli.arguments import GlobalOptions, UsageError, parse, split_global_options
+from scv.cli.descriptors import occupy_standard_descriptors
 from scv.cli.report import report
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; every error ends here as one message."""
-    _occupy_standard_descriptors()
+    occupy_standard_descriptors()
     try:
         status = _run(arguments)
         _flush()
@@ -40,6 +41,12 @@ def _run(arguments: Sequence[str]) -> int:
             from scv.cli.headless import run_exec
 
             return run_exec(options, rest[1:])
+        case "run":
+            from scv.cli.running import run_server
+
+            return run_server(options, rest[1:])
+        case "attach":
+            return _attach(options, rest[1:])
     from scv.cli.commands import run_command
 
     return run_command(options, rest)
@@ -55,6 +62,10 @@ def _help(command: str | None, rest: list[str]) -> int:
             sys.stdout.write(texts.SERVER)
         case "exec":
             sys.stdout.write(texts.EXEC)
+        case "run":
+            sys.stdout.write(texts.RUN)
+        case "attach":
+            sys.stdout.write(texts.ATTACH)
         case _:
             from scv.cli.commands import run_command
 
@@ -76,13 +87,13 @@ def _serve(options: GlobalOptions, rest: list[str]) -> int:
     return anyio.run(serve_stdio, serving_options(options))
 
 
-def _occupy_standard_descriptors() -> None:
-    """Keep files that are opened later from becoming standard output by accident."""
-    for fd in (0, 1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+def _attach(options: GlobalOptions, rest: list[str]) -> int:
+    parsed = parse(rest, flags=["--stdio"])
+    if "--stdio" not in parsed.flags or parsed.words:
+        raise UsageError("attach joins stdin and stdout to it: scv attach --stdio")
+    from scv.cli.attach import attach
+
+    return attach(os.environ, options.home)
 
 
 def _flush() -> None:

@@ -1,4 +1,4 @@
-"""A server inside this process, for commands that talk to it for a moment."""
+"""A server for commands that talk to it for a moment: the running one, or an own."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -12,19 +12,18 @@ if TYPE_CHECKING:
 def with_client(
     options: GlobalOptions, use: "Callable[[Client], Awaitable[int]]"
 ) -> int:
-    """Start a server, let `use` talk to it, end it; returns what `use` does."""
+    """Reach a server, let `use` talk to it, leave; returns what `use` does."""
     import anyio
 
     from scv.cli.options import home_of
     from scv.cli.report import log_to_file
 
     async def run() -> int:
-        from scv.app import in_process
-        from scv.cli.options import embedded_options
+        from scv.cli.reach import Reached
         from scv.client import connect
 
         async with (
-            in_process(embedded_options(options)) as stream,
+            Reached(options).stream() as stream,
             connect(stream, name="scv") as client,
         ):
             return await use(client)

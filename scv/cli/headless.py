@@ -29,11 +29,22 @@ class Wish:
     allowed: frozenset[str]
     as_json: bool
     session_id: str | None
+    wants_running: bool = False
+    """Use the home's running server, and no other."""
 
 
 def run_exec(options: GlobalOptions, arguments: list[str]) -> int:
     """Run one prompt to its end; 0 only when the turn completed."""
     wish = _read(arguments)
+    if wish.wants_running or wish.session_id is not None:
+        from scv.cli.reach import find_running, require_running
+
+        find = require_running if wish.wants_running else find_running
+        connected = find(options)
+        if connected is not None:
+            from scv.cli.attached import run_attached
+
+            return run_attached(options, wish, connected)
     import anyio
 
     from scv.cli.options import home_of
@@ -45,7 +56,9 @@ def run_exec(options: GlobalOptions, arguments: list[str]) -> int:
 
 def _read(arguments: list[str]) -> Wish:
     parsed = parse(
-        arguments, flags=["--yes", "--json"], values=["--allow", "--session"]
+        arguments,
+        flags=["--yes", "--json", "--attach"],
+        values=["--allow", "--session"],
     )
     if len(parsed.words) != 1:
         raise UsageError(
@@ -63,6 +76,7 @@ def _read(arguments: list[str]) -> Wish:
         else parse_risks(parsed.values.get("--allow", [])),
         "--json" in parsed.flags,
         parsed.value("--session"),
+        "--attach" in parsed.flags,
     )
 
 
@@ -79,7 +93,6 @@ class _Execution:
         self._client: Client
         self._session: FollowedSession | None = None
         self._turn_id: str | None = None
-        self._next = 0 if wish.session_id else 1  # first number not printed; 0 unknown
         self._interrupted = False
 
     async def run(self) -> int:
@@ -120,7 +133,12 @@ class _Execution:
 
     async def _open(self) -> "FollowedSession":
         config = self._options.session_config()
-        show = self._print_json if self._wish.as_json else self._printer.take
+        from scv.cli.json_lines import JsonLines
+
+        is_new = self._wish.session_id is None
+        show = self._printer.take
+        if self._wish.as_json:
+            show = JsonLines(self._out, is_new=is_new).take
         if self._wish.session_id is None:
             session = await self._client.create_session(
                 os.getcwd(), config=config or None, channel="exec", on_events=show
@@ -131,18 +149,6 @@ class _Execution:
                 await session.update(config=config)
         self._session = session
         return session
-
-    def _print_json(self, batch: Json, events: tuple[Json, ...]) -> None:
-        """Print one event a line; ranges without events belong to the next line."""
-        import json
-
-        if not events:
-            return
-        head = {"sessionId": batch["sessionId"], "to": batch["to"]}
-        head["from"] = self._next or batch["from"]
-        self._next = batch["to"] + 1
-        lines = [json.dumps({**head, **event}) for event in events]
-        self._out.write("".join(f"{line}\n" for line in lines))
 
     async def _answer(self, approval: Json) -> Json:
         """Answer questions of our own turn as the command line says."""

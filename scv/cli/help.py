@@ -23,7 +23,9 @@ Commands
   exec "PROMPT"                      one prompt, no questions: for scripts and pipes
   sessions list | show [ID]          what was said and done
   config show | path                 every setting, with where it comes from
-  server --stdio                     serve an editor
+  run                                serve this home's socket, for many front ends
+  attach --stdio                     join an editor to that server, also through ssh
+  server --stdio                     serve one editor, without it
   schema                             the protocol, as JSON Schema
   demo                               the main job, on a small broken project
   uninstall [--purge]                what to remove, and how
@@ -59,11 +61,35 @@ Nobody is there to ask, so what needs an approval is denied, unless you allow it
 
   --json             print events instead, one JSON object a line
   --session ID       go on with a session (scv sessions list shows them)
+  --attach           use the running server (scv run), and start no other
 
 Exit status: 0 when the turn completed, 1 when not, 2 for a wrong command line or
 configuration, 130 after Ctrl+C.
 
 Example: scv exec --allow filesystem,process "make the tests pass"
+Options of every command: scv --help
+"""
+
+RUN = """\
+Usage: scv run [OPTIONS]
+
+Serve this home in the foreground, on a socket in it that only you can reach. All front
+ends that attach share their sessions: a closed window ends nothing, and a question can
+be answered from any of them. `scv` and `scv sessions` use this server while it runs.
+
+Ctrl+C or SIGTERM ends it: running turns are cancelled, and everything is on disk.
+Exit status: 0 after that, 1 when another process already serves this home.
+
+Options of every command: scv --help
+"""
+
+ATTACH = """\
+Usage: scv attach --stdio
+
+Join standard input and output to the server that runs for this home (scv run). Editors
+start this by themselves; to reach another machine: ssh HOST scv attach --stdio
+Exit status: 0 when the connection has ended, 1 when no server runs.
+
 Options of every command: scv --help
 """
 

@@ -4,9 +4,8 @@ For pipes, files and terminals that can do nothing. No escape sequence leaves he
 """
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Protocol
 
-from scv.cli.output import Output
 from scv.cli.results import call_line, outcome
 from scv.client.decision import decide
 from scv.client.inert import inert, inert_line
@@ -17,10 +16,17 @@ LAST_LINES = 3
 """How much of a failed command's output stands beside the answer."""
 
 
+class Writes(Protocol):
+    """Somewhere that text goes."""
+
+    def write(self, text: str) -> None:
+        """Take text; one that nobody reads goes nowhere."""
+
+
 class PlainTurn:
     """Prints events of one session as they come."""
 
-    def __init__(self, out: Output, err: Output) -> None:
+    def __init__(self, out: Writes, err: Writes) -> None:
         self._out = out
         self._err = err
         self._answers: dict[str, int] = {}  # running answers: code points printed

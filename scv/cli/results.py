@@ -31,7 +31,8 @@ def short_arguments(arguments: Any) -> str:
     parts = [inert_line(texts[0], ARGUMENT_CHARACTERS)] if texts else []
     for name, value in arguments.items():
         if isinstance(value, list):
-            parts.append(f"{len(value)} {inert_line(name, 40)}")
+            count, noun = len(value), inert_line(name, 40)
+            parts.append(f"{count} {noun.removesuffix('s') if count == 1 else noun}")
     return ", ".join(parts)
 
 

@@ -8,13 +8,15 @@ ignored with a notice. Errors name file, line and key, never the content.
 import os
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scv.config.paths import Home, project_file
+from scv.config.settings import Settings, walk_fields
 from scv.errors import ConfigError
+from scv.shapes import Misfit, fit
 
 MAX_FILE_BYTES = 1024 * 1024
 ENVIRONMENT_KEYS = {
@@ -40,7 +42,7 @@ class Layer:
 class Loaded:
     """Settings with the layer each value came from, and what was ignored."""
 
-    settings: Any
+    settings: Settings
     origins: Mapping[str, str]
     notices: tuple[str, ...]
     profile_overrides: Mapping[str, str] = field(default_factory=dict)
@@ -169,49 +171,27 @@ def _read_project(workspace: str, notices: list[str]) -> Layer | None:
     return None if table is None else Layer(str(path), table)
 
 
-def _validate(layer: Layer) -> Any:
-    from pydantic import ValidationError
-
-    from scv.config.settings import Settings
-
+def _validate(layer: Layer) -> Settings:
     try:
-        return Settings.model_validate(layer.table)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        remedy = _nearest(first["loc"]) if first["type"] == "extra_forbidden" else None
-        message = (
-            "is no setting."
-            if first["type"] == "extra_forbidden"
-            else f"{first['msg']}."
-        )
+        settings: Settings = fit(Settings, layer.table)
+    except Misfit as misfit:
+        key = ".".join(map(str, misfit.place))
+        message, remedy = f"{misfit.reason}.", None
+        if misfit.kind == "unexpected_keyword_argument":
+            message, remedy = "is no setting.", _nearest(key)
+        elif misfit.kind == "dataclass_type":
+            message = "Input should be a table of settings."
         raise ConfigError(message, file=layer.name, key=key, remedy=remedy) from None
+    return settings
 
 
-def _nearest(place: tuple[Any, ...]) -> str | None:
+def _nearest(key: str) -> str:
     from difflib import get_close_matches
 
-    known = [key for key, _ in walk_fields()]
-    wanted = ".".join(map(str, place))
-    for candidate in get_close_matches(wanted, known, n=1, cutoff=0.6):
+    known = [known for known, _ in walk_fields()]
+    for candidate in get_close_matches(key, known, n=1, cutoff=0.6):
         return f"Did you mean {candidate}?"
     return "See `scv config show` for all settings."
-
-
-def walk_fields() -> Iterator[tuple[str, Any]]:
-    """Yield every dotted key with its field; profiles as `providers.<name>`."""
-    from pydantic import BaseModel
-
-    from scv.config.settings import Profile, Settings
-
-    for name, section in Settings.model_fields.items():
-        annotation = section.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            for key, entry in annotation.model_fields.items():
-                yield f"{name}.{key}", entry
-        else:
-            for key, entry in Profile.model_fields.items():
-                yield f"{name}.<name>.{key}", entry
 
 
 def _merge(into: Table, layer: Layer, origins: dict[str, str]) -> None:
@@ -227,12 +207,9 @@ def _merge(into: Table, layer: Layer, origins: dict[str, str]) -> None:
     merge(into, layer.table, "")
 
 
-def _tightened(project: Layer, base: Any, notices: list[str]) -> Layer:
+def _tightened(project: Layer, base: Settings, notices: list[str]) -> Layer:
     """Keep what a project file may say; the rest becomes notices."""
-    rules = {
-        key: (entry.json_schema_extra or {}).get("project", "forbidden")
-        for key, entry in walk_fields()
-    }
+    rules = {key: entry.metadata["project"] for key, entry in walk_fields()}
     kept: Table = {}
     for section, values in project.table.items():
         for key, value in values.items() if isinstance(values, dict) else ():

@@ -1,9 +1,10 @@
 """Where an instance keeps its things: everything is below `SCV_HOME`."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from scv.config.root import SOCKET_NAME, find_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,20 @@ class Home:
         """Log of servers that have no terminal."""
         return self.root / "state" / "scv.log"
 
+    @property
+    def socket(self) -> Path:
+        """Where the instance's server listens, when one runs."""
+        return self.root / SOCKET_NAME
+
+    @property
+    def server_lock(self) -> Path:
+        """Held by the one process that may listen there."""
+        return self.root / "server.lock"
+
 
 def find_home(environment: Mapping[str, str], override: str | None = None) -> Home:
     """Locate the instance: a flag, `SCV_HOME`, else `~/.scv`; nothing is created."""
-    chosen = override or environment.get("SCV_HOME") or "~/.scv"
-    home = environment.get("HOME")
-    if chosen.startswith("~") and home:
-        chosen = home + chosen[1:]
-    return Home(Path(os.path.realpath(os.path.expanduser(chosen))))
+    return Home(Path(find_root(environment, override)))
 
 
 def project_file(workspace: str) -> Path:

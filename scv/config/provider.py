@@ -1,7 +1,8 @@
 """Choose the provider profile of a session."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from scv.config.settings import Profile, Settings
 from scv.errors import ConfigError
@@ -43,7 +44,9 @@ def choose_profile(
                 remedy=_first_steps(name),
             )
         profile = Profile(wire_api="practice", model=PRACTICE)
-    profile = profile.model_copy(update=dict(overrides) if name != PRACTICE else {})
+    if name != PRACTICE:
+        changes: dict[str, Any] = dict(overrides)
+        profile = replace(profile, **changes)
     if profile.model is None:
         raise ConfigError(
             "names no model.",

@@ -5,31 +5,33 @@ What a project file may do with a key is data on the field: `forbidden`,
 `lower` (only a smaller value), `raise`, `off` (only false), `stricter` or `free`.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from scv.shapes import Bounds
 
 ProjectRule = Literal["forbidden", "lower", "raise", "off", "stricter", "free"]
-APPROVAL_POLICIES = ("on-risk", "always", "never")
-"""From loosest to strictest."""
+Count = Annotated[int, Bounds(1)]
+Amount = Annotated[int, Bounds(0)]
+Name = Annotated[str, Bounds(1)]
 
 
-def setting(default: Any, help_text: str, project: ProjectRule, **bounds: Any) -> Any:
-    """Declare one setting: default, help, the project file's right, and bounds."""
-    return Field(
-        default, description=help_text, json_schema_extra={"project": project}, **bounds
-    )
+def setting(
+    default: Any, help_text: str, project: ProjectRule, *, is_secret: bool = False
+) -> Any:
+    """Declare one setting: default, help, the project file's right.
+
+    A secret is left out of `repr`, and hidden wherever settings are shown.
+    """
+    about = {"help": help_text, "project": project}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, repr=not is_secret, metadata=about)
+    return field(default=default, repr=not is_secret, metadata=about)
 
 
-class Section(BaseModel):
-    """A table of settings; unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, defer_build=True, strict=True
-    )
-
-
-class Profile(Section):
+@dataclass(frozen=True, slots=True)
+class Profile:
     """One model endpoint."""
 
     kind: Literal["openai-compatible"] = setting(
@@ -38,27 +40,28 @@ class Profile(Section):
     wire_api: Literal["responses", "practice"] = setting(
         "responses", "API the endpoint speaks.", "forbidden"
     )
-    model: str | None = setting(
-        None, "Model name as the endpoint knows it.", "forbidden", min_length=1
+    model: Name | None = setting(
+        None, "Model name as the endpoint knows it.", "forbidden"
     )
-    base_url: str = setting(
-        "https://api.openai.com/v1", "Where the API lives.", "forbidden", min_length=1
+    base_url: Name = setting(
+        "https://api.openai.com/v1", "Where the API lives.", "forbidden"
     )
     api_key: str | None = setting(
-        None, "The key itself; the file must be mode 0600.", "forbidden", repr=False
+        None, "The key itself; the file must be mode 0600.", "forbidden", is_secret=True
     )
     api_key_env: str = setting(
         "OPENAI_API_KEY", "Variable that holds the key.", "forbidden"
     )
     headers: dict[str, str] = setting(
-        {}, "Extra request headers.", "forbidden", repr=False
+        {}, "Extra request headers.", "forbidden", is_secret=True
     )
-    timeout_seconds: Annotated[float, Field(gt=0, strict=False)] = setting(
+    timeout_seconds: Annotated[float, Bounds(0.001)] = setting(
         600, "Longest whole request, stream included.", "forbidden"
     )
 
 
-class ProviderSettings(Section):
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
     """Which profile is used."""
 
     active: str | None = setting(
@@ -66,41 +69,41 @@ class ProviderSettings(Section):
     )
 
 
-class AgentSettings(Section):
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
     """The turn loop."""
 
-    max_steps: int = setting(128, "Most model requests in one turn.", "lower", gt=0)
+    max_steps: Count = setting(128, "Most model requests in one turn.", "lower")
     system_prompt: str | None = setting(
         None, "Replaces the built-in system prompt.", "forbidden"
     )
 
 
-class SessionSettings(Section):
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
     """How much history a session keeps for the model."""
 
-    max_history_bytes: int = setting(
-        16_777_216, "Most bytes of history.", "lower", gt=0
-    )
-    max_messages: int = setting(10_000, "Most messages of history.", "lower", gt=0)
+    max_history_bytes: Count = setting(16_777_216, "Most bytes of history.", "lower")
+    max_messages: Count = setting(10_000, "Most messages of history.", "lower")
 
 
-class ContextSettings(Section):
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
     """What part of the history a request carries."""
 
-    max_tokens: int = setting(128_000, "Size of the model's context.", "lower", gt=0)
-    reserve_output_tokens: int = setting(
-        8192, "Kept free for the answer.", "raise", ge=0
+    max_tokens: Count = setting(128_000, "Size of the model's context.", "lower")
+    reserve_output_tokens: Amount = setting(8192, "Kept free for the answer.", "raise")
+    safety_margin_tokens: Amount = setting(
+        2048, "Kept free because tokens are estimated.", "raise"
     )
-    safety_margin_tokens: int = setting(
-        2048, "Kept free because tokens are estimated.", "raise", ge=0
-    )
-    bytes_per_token: int = setting(3, "Divisor of the estimate.", "lower", gt=0)
-    summary_max_chars: int = setting(
-        6000, "Longest note about history that was left out.", "lower", gt=0
+    bytes_per_token: Count = setting(3, "Divisor of the estimate.", "lower")
+    summary_max_chars: Count = setting(
+        6000, "Longest note about history that was left out.", "lower"
     )
 
 
-class ToolSettings(Section):
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
     """Approval and limits of tools."""
 
     approval_policy: Literal["on-risk", "always", "never"] = setting(
@@ -109,71 +112,65 @@ class ToolSettings(Section):
         "never (read only: changes are denied).",
         "stricter",
     )
-    command_timeout_seconds: int = setting(
-        600, "Deadline of a command that names none.", "lower", gt=0
+    command_timeout_seconds: Count = setting(
+        600, "Deadline of a command that names none.", "lower"
     )
-    max_timeout_seconds: int = setting(
-        14_400, "Longest deadline a call may ask for.", "lower", gt=0, le=86_400
+    max_timeout_seconds: Annotated[int, Bounds(1, 86_400)] = setting(
+        14_400, "Longest deadline a call may ask for.", "lower"
     )
-    output_limit_bytes: int = setting(
-        65_536, "Most output of one call that the model sees.", "lower", gt=0
+    output_limit_bytes: Count = setting(
+        65_536, "Most output of one call that the model sees.", "lower"
     )
-    max_read_bytes: int = setting(
-        262_144, "Most bytes one read returns.", "lower", gt=0
-    )
-    max_write_bytes: int = setting(
-        1_048_576, "Largest file a write may produce.", "lower", gt=0
+    max_read_bytes: Count = setting(262_144, "Most bytes one read returns.", "lower")
+    max_write_bytes: Count = setting(
+        1_048_576, "Largest file a write may produce.", "lower"
     )
 
 
-class ApprovalSettings(Section):
+@dataclass(frozen=True, slots=True)
+class ApprovalSettings:
     """Questions that nobody answers."""
 
-    timeout_seconds: int = setting(
-        86_400,
-        "An unanswered question is a denial after this; 0 = at once.",
-        "lower",
-        ge=0,
+    timeout_seconds: Amount = setting(
+        86_400, "An unanswered question is a denial after this; 0 = at once.", "lower"
     )
 
 
-class ProtocolSettings(Section):
-    """Bounds of one protocol frame."""
-
-    max_client_frame_bytes: int = setting(
-        8_388_608, "Largest frame from a client.", "lower", ge=4096
-    )
-    max_server_frame_bytes: int = setting(
-        8_388_608, "Largest frame to a client.", "lower", ge=65_536
-    )
-
-
-class ProviderLimits(Section):
+@dataclass(frozen=True, slots=True)
+class ProviderLimits:
     """Caps on one model response; a violation fails the turn and runs no call of it."""
 
-    max_sse_event_bytes: int = setting(
-        1_048_576, "Largest stream event.", "lower", gt=0
+    max_sse_event_bytes: Count = setting(1_048_576, "Largest stream event.", "lower")
+    max_response_bytes: Count = setting(4_194_304, "Largest response.", "lower")
+    max_assistant_bytes: Count = setting(1_048_576, "Longest answer text.", "lower")
+    max_tool_calls: Count = setting(32, "Most tool calls of one response.", "lower")
+    max_tool_arguments_bytes: Count = setting(
+        262_144, "Longest arguments of one call.", "lower"
     )
-    max_response_bytes: int = setting(4_194_304, "Largest response.", "lower", gt=0)
-    max_assistant_bytes: int = setting(1_048_576, "Longest answer text.", "lower", gt=0)
-    max_tool_calls: int = setting(32, "Most tool calls of one response.", "lower", gt=0)
-    max_tool_arguments_bytes: int = setting(
-        262_144, "Longest arguments of one call.", "lower", gt=0
-    )
-    max_retries: int = setting(
-        2, "Further attempts while nothing was shown; 0 = none.", "lower", ge=0, le=10
+    max_retries: Annotated[int, Bounds(0, 10)] = setting(
+        2, "Further attempts while nothing was shown; 0 = none.", "lower"
     )
 
 
-class Settings(Section):
+@dataclass(frozen=True, slots=True)
+class Settings:
     """The whole configuration; every section and key has a default."""
 
-    provider: ProviderSettings = ProviderSettings.model_construct()
+    provider: ProviderSettings = ProviderSettings()
     providers: dict[str, Profile] = setting({}, "Profiles by name.", "forbidden")
-    agent: AgentSettings = AgentSettings.model_construct()
-    session: SessionSettings = SessionSettings.model_construct()
-    context: ContextSettings = ContextSettings.model_construct()
-    tools: ToolSettings = ToolSettings.model_construct()
-    approvals: ApprovalSettings = ApprovalSettings.model_construct()
-    protocol: ProtocolSettings = ProtocolSettings.model_construct()
-    provider_limits: ProviderLimits = ProviderLimits.model_construct()
+    agent: AgentSettings = AgentSettings()
+    session: SessionSettings = SessionSettings()
+    context: ContextSettings = ContextSettings()
+    tools: ToolSettings = ToolSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
+    provider_limits: ProviderLimits = ProviderLimits()
+
+
+def walk_fields() -> Iterator[tuple[str, "Field[Any]"]]:
+    """Yield every dotted key with its field; profiles as `providers.<name>`."""
+    for section in fields(Settings):
+        place, shape = section.name, cast(Any, section.type)
+        if place == "providers":
+            place, shape = "providers.<name>", Profile
+        for entry in fields(shape):
+            yield f"{place}.{entry.name}", entry

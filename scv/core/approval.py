@@ -38,7 +38,10 @@ class _Open:
     record: ApprovalRecord
     done: Event = field(default_factory=Event)
     answer: Answer | None = None
-    deciding: bool = False
+    deciding: Event | None = None
+    """Set when the commit of an answer is over, whichever way it went."""
+    overdue: Answer | None = None
+    """The outcome if that commit fails, because nobody waits any more."""
 
 
 class ApprovalDesk:
@@ -112,31 +115,35 @@ class ApprovalDesk:
         self._open[approval_id] = entry
         self._store.enqueue((entry.record,))
         on_open(approval_id)
-        self._log.append(
+        number = self._log.append(
             "approval.requested", {"approval": body}, turn_id=turn_id, item_id=item_id
         )
         self._changed()
         try:
-            attended = self._asker.offer(session_id, body)
+            await self._log.told(number)  # the event goes before the request
+            attended = entry.answer is not None or self._asker.offer(session_id, body)
             if not attended:
                 self.unattended(approval_id)
             with move_on_after(timeout_seconds or None):
                 await entry.done.wait()
-            if entry.deciding:
-                await entry.done.wait()
+            if entry.deciding is not None:
+                await entry.deciding.wait()
             if entry.answer is None:
                 reason = "nobody answered in time" if attended else NOBODY
                 self._close(entry, Answer("denied", reason=reason), {})
         finally:
-            if entry.answer is None and not entry.deciding:
-                self._close(entry, Answer("cancelled", reason="the turn ended"), {})
+            over = Answer("cancelled", reason="the turn ended")
+            if entry.answer is None and entry.deciding is None:
+                self._close(entry, over, {})
+            elif entry.answer is None:
+                entry.overdue = over
         assert entry.answer is not None
         return entry.answer
 
     def unattended(self, approval_id: str) -> None:
         """Note that nobody who could answer is there now; deny what does not wait."""
         entry = self._open.get(approval_id)
-        if entry is not None and not entry.deciding:
+        if entry is not None and entry.deciding is None:
             self._log.append(
                 "approval.unattended",
                 {"approvalId": approval_id},
@@ -164,7 +171,7 @@ class ApprovalDesk:
             StoreError: The outcome could not be kept; the question stays open.
         """
         entry = self._open.get(approval_id)
-        if entry is None or entry.deciding:
+        if entry is None or entry.deciding is not None:
             raise refuse("approval.resolved", "this question is already decided")
         if digest != entry.record.body["digest"]:
             raise refuse(
@@ -180,7 +187,7 @@ class ApprovalDesk:
                 f"params.optionId: the options are {', '.join(kinds)}",
                 data={"code": "params.invalid", "retryable": False, "path": "optionId"},
             )
-        entry.deciding = True
+        entry.deciding = over = Event()
         answer = Answer(
             "allowed" if kind == "allow_once" else "denied",
             feedback=feedback,
@@ -197,14 +204,18 @@ class ApprovalDesk:
                 held=True,
             )
             await self._log.commit(resolved, *extra)
-        except StoreError:
-            entry.deciding = False
+        except BaseException:
+            entry.deciding = None
+            if entry.overdue is not None:
+                self._close(entry, entry.overdue, {})
+            over.set()
             raise
         self._finish(entry, answer, resolved)
+        over.set()
 
     def cancel(self) -> list[str]:
         """Close every open question as cancelled; returns their ids."""
-        entries = [entry for entry in self._open.values() if not entry.deciding]
+        entries = [entry for entry in self._open.values() if entry.deciding is None]
         for entry in entries:
             self._close(entry, Answer("cancelled", reason="the turn was cancelled"), {})
         return [entry.record.id for entry in entries]
@@ -221,7 +232,7 @@ class ApprovalDesk:
         self._finish(entry, answer, resolved)
 
     def _finish(self, entry: _Open, answer: Answer, resolved: ApprovalRecord) -> None:
-        entry.record, entry.answer, entry.deciding = resolved, answer, False
+        entry.record, entry.answer, entry.deciding = resolved, answer, None
         self._open.pop(entry.record.id, None)
         self._asker.withdraw(self._log.session_id, entry.record.id)
         entry.done.set()

@@ -88,6 +88,7 @@ class EventLog:
         self._waiting: deque[_Waiting] = deque()
         self._held_records: list[EventRecord] = []
         self._followers: list[Follower] = []
+        self._released: asyncio.Event | None = None
         self._prefix = (
             f'{{"sessionId":{json.dumps(session_id)},"epoch":{json.dumps(epoch)},'
         ).encode()
@@ -105,7 +106,8 @@ class EventLog:
 
     def unfollow(self, follower: Follower) -> None:
         """Stop calling it."""
-        self._followers.remove(follower)
+        if follower in self._followers:
+            self._followers.remove(follower)
 
     def batch_params(self, first: int, last: int, events: list[bytes]) -> bytes:
         """Encode the params of `scv/session/events` for a range."""
@@ -178,6 +180,13 @@ class EventLog:
             self.last = self.published = number
             params = self.batch_params(first, number, [])
             self._emit(Published(first, number, b"", params))
+
+    async def told(self, number: int) -> None:
+        """Wait until an event has left: it may stand behind one that is held."""
+        while self.published < number:
+            if self._released is None:
+                self._released = asyncio.Event()
+            await self._released.wait()
 
     async def commit(self, *changes: Change) -> None:
         """Put everything so far on disk, synced, then publish what was held for it.
@@ -252,8 +261,8 @@ class EventLog:
     async def _reserve(self) -> None:
         try:
             await self.commit()
-        except StoreError as error:  # the next event tries again
-            logger.error("session %s: %s", self.session_id, error.message)
+        except Exception as error:  # the next event tries again
+            logger.error("session %s: numbers not kept: %s", self.session_id, error)
         finally:
             self._raising = False
 
@@ -265,9 +274,16 @@ class EventLog:
 
     def _emit(self, event: Published) -> None:
         for follower in tuple(self._followers):
-            follower(event)
+            try:
+                follower(event)
+            except Exception:  # one front end's trouble is not the session's
+                logger.exception("session %s: a follower failed", self.session_id)
+                self.unfollow(follower)
 
     def _release(self) -> None:
+        if self._released is not None:
+            self._released.set()
+            self._released = None
         while self._waiting:
             event = self._waiting[0]
             if (event.held and event.number > self._synced) or (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anyio import CancelScope
+from anyio import CancelScope, Lock
 
 from scv.core.approval import ApprovalDesk
 from scv.core.context import ContextLimit, Estimator, trim_history
@@ -85,6 +85,7 @@ class Session:
         self.last_turn = last_turn
         self.closed = False
         self._told: set[str] = set()
+        self._updating = Lock()
         self._positions = len(history)
         self._store = store
         self._lock = lock
@@ -275,6 +276,17 @@ class Session:
             RequestRefused: 4242 when `if_rev` is not the current revision.
             ConfigError: The new configuration cannot serve; nothing changes.
         """
+        async with self._updating:
+            return await self._update(title, archived, config, if_rev, make_op)
+
+    async def _update(
+        self,
+        title: str | None,
+        archived: bool | None,
+        config: Json | None,
+        if_rev: int | None,
+        make_op: MakeOp,
+    ) -> Json:
         self._check_open()
         if if_rev is not None and if_rev != self.record.rev:
             raise refuse(
@@ -283,28 +295,22 @@ class Session:
                 rev=self.record.rev,
                 session=self.view(),
             )
-        before = self.record
         changed: Json = {}
         if title is not None:
-            self._set(title=one_line(title, 200))
-            changed["title"] = self.record.title
+            changed["title"] = one_line(title, 200)
         if archived is not None:
-            self._set(archived=archived)
             changed["archived"] = archived
         if config is not None:
-            self._set(config={**self.record.config, **config})
-            changed["config"] = self.record.config
-        try:
-            if config is not None:
-                self._runtime = self._equip(self._row(), self.environment)
-            self._set(rev=before.rev + 1, updated_at=now_ms())
-            result = {"session": self.view()}
-            self._announce(changed, held=True)
-            await self.log.commit(self._row(), make_op(result))
-        except BaseException:
-            self.record = replace(before, ceiling=self.record.ceiling)
-            self._runtime = None
-            raise
+            changed["config"] = {**self.record.config, **config}
+        fields = {**changed, "rev": self.record.rev + 1, "updated_at": now_ms()}
+        row = replace(self._row(), **fields)
+        runtime = self._equip(row, self.environment) if config is not None else None
+        result = {"session": session_view(row, self.state())}
+        self.log.append("session.updated", {"rev": row.rev, **changed}, held=True)
+        await self.log.commit(row, make_op(result))
+        self._set(**fields)
+        if runtime is not None:
+            self._runtime = runtime
         return result
 
     async def close(self) -> None:
@@ -418,10 +424,11 @@ class Session:
                 "internal_error",
                 "SCV failed inside; its log says why. The session can go on.",
             )
-        if turn.cancel_reason and end.status == "cancelled":
-            end = replace(end, stop_reason=turn.cancel_reason)
-        with CancelScope(shield=True):
-            await self._end(turn, end)
+        finally:  # also when the whole server is cancelled from outside
+            if turn.cancel_reason and end.status == "cancelled":
+                end = replace(end, stop_reason=turn.cancel_reason)
+            with CancelScope(shield=True):
+                await self._end(turn, end)
 
     async def _forget(self, turn: Turn, entry: Entry, position: int) -> None:
         """Undo a turn whose prompt could not be kept."""
@@ -452,10 +459,11 @@ class Session:
         self.log.append("turn.ended", data, turn_id=turn.id, held=True)
         try:
             await self.log.commit(self._row(), row)
-        except StoreError as error:
-            # the end must still be told; after a restart the turn is `interrupted`
-            logger.error("session %s: end of turn not kept: %s", self.id, error.message)
+        except Exception as error:
+            # the end must still be told, and is kept as soon as the disk takes it
+            logger.error("session %s: end of turn not synced: %s", self.id, error)
             self.log.append("turn.ended", data, turn_id=turn.id)
+            self._store.enqueue((row, self._row()))
         finally:  # whoever waits for the end finds it told and the session free
             self.last_turn = row
             self.turn = None

@@ -34,13 +34,20 @@ FEATURES = ["sessions", "turns", "approvals", "blobs", "schema"]
 
 
 class Connection:
-    """The server's side of one peer. Before `initialize` it can do nothing."""
+    """The server's side of one peer. Before `initialize` it can do nothing.
+
+    One that `is_delegated` was started by a tool of this instance: it may work, but
+    neither decide nor configure, so that nothing approves itself.
+    """
 
     peer: Peer
 
-    def __init__(self, server: Server, tasks: TaskGroup) -> None:
+    def __init__(
+        self, server: Server, tasks: TaskGroup, *, is_delegated: bool = False
+    ) -> None:
         self.id = new_id("n")
         self.server = server
+        self.is_delegated = is_delegated
         self.client_id = ""
         self.client_name = "client"
         self.role = "controller"
@@ -108,6 +115,18 @@ class Connection:
         if role == "observer":
             raise refuse("role.forbidden", "an observer only reads")
 
+    def require_person(self) -> None:
+        """Refuse a front end that a tool has started.
+
+        Raises:
+            RequestRefused: 4233.
+        """
+        if self.is_delegated:
+            raise refuse(
+                "role.forbidden",
+                "a program that a tool of SCV started neither decides nor configures",
+            )
+
     def may_answer(self, session_id: str) -> bool:
         """True when this front end may decide questions of the session now."""
         return (
@@ -115,6 +134,7 @@ class Connection:
             and self.roles.get(session_id) == "controller"
             and bool(self.features.get("approvals"))
             and not self.cannot_approve
+            and not self.is_delegated
         )
 
     def is_live(self, session_id: str) -> bool:
@@ -138,13 +158,10 @@ class Connection:
         """Send the session's events after a number, then its open questions."""
         from scv.server.stream import Stream
 
-        self.unfollow(session.id, announce=False)
-        if len(self.streams) >= limits.ATTACHED_SESSIONS:
-            raise refuse(
-                "limit.count",
-                f"a connection follows at most {limits.ATTACHED_SESSIONS} sessions",
-                limit="attachedSessions",
-            )
+        if session.closed:
+            raise refuse("session.not_found", "the session was closed; attach again")
+        was_following = self.unfollow(session.id, announce=False)
+        self.require_room()
         role = role if self.role == "controller" and role else self.role
         self.roles[session.id] = role
         session.log.append("client.joined", {**self.author(), "role": role})
@@ -157,6 +174,22 @@ class Connection:
             on_behind=lambda stream: self.spawn(stream.catch_up),
         )
         self.spawn(stream.catch_up)
+        if was_following:
+            self.server.courier.check_attended(session.id)
+
+    def require_room(self) -> None:
+        """Refuse to follow one more session than the limit allows.
+
+        Raises:
+            RequestRefused: 4262.
+        """
+        if len(self.streams) >= limits.ATTACHED_SESSIONS:
+            raise refuse(
+                "limit.count",
+                f"a connection follows at most {limits.ATTACHED_SESSIONS} sessions;"
+                " detach from one first",
+                limit="attachedSessions",
+            )
 
     def unfollow(self, session_id: str, *, announce: bool = True) -> bool:
         """Stop following; never stops work."""
@@ -164,11 +197,12 @@ class Connection:
         if stream is None:
             return False
         stream.stop()
+        self.server.courier.take_back(self, session_id)
         role = self.roles.pop(session_id)
         session = self.server.sessions.get(session_id)
         if announce and session is not None and not session.closed:
             session.log.append("client.left", {**self.author(), "role": role})
-            self.server.courier.left(self, session_id)
+            self.server.courier.check_attended(session_id)
         return True
 
     def closed(self) -> None:
@@ -201,7 +235,10 @@ class Connection:
             result["capabilities"]["experimental"] = {"scv": handshake}
         self._is_initialized = True
         process_id = params.get("processId")
-        if isinstance(process_id, int) and not isinstance(process_id, bool):
+        is_local = (
+            self.server.transport == "stdio"
+        )  # elsewhere it may be another host's
+        if is_local and type(process_id) is int:
             self.server.watch_parent(process_id, self)
         return result
 

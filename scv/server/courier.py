@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope
 
-from scv.errors import ConnectionLost, InvalidParams, ProtocolError, StoreError
+from scv.errors import ConnectionLost, ProtocolError, StoreError
 from scv.wire.errors import CODES
 from scv.wire.limits import INVALID_ANSWERS
 
@@ -60,16 +60,19 @@ class Courier:
         for scope in self._out.pop(approval_id, {}).values():
             scope.cancel()
 
-    def left(self, connection: Connection, session_id: str) -> None:
-        """A front end stopped following a session: note questions nobody sees now."""
+    def take_back(self, connection: Connection, session_id: str) -> None:
+        """Ask this front end nothing of a session any more."""
         session = self._server.sessions.get(session_id)
-        if session is None:
-            return
-        for approval in session.desk.pending():
+        for approval in session.desk.pending() if session is not None else ():
             out = self._out.get(approval["approvalId"], {})
             scope = out.pop(connection, None)
             if scope is not None:
                 scope.cancel()
+
+    def check_attended(self, session_id: str) -> None:
+        """Note the open questions of a session that nobody can answer now."""
+        session = self._server.sessions.get(session_id)
+        for approval in session.desk.pending() if session is not None else ():
             self._check_attended(session_id, approval["approvalId"])
 
     def _check_attended(self, session_id: str, approval_id: str) -> None:
@@ -89,23 +92,29 @@ class Courier:
         """Ask one front end until it answers usefully, defers, or is given up."""
         approval_id = approval["approvalId"]
         with scope:
-            for _ in range(INVALID_ANSWERS):
+            invalid = lost = 0
+            while invalid < INVALID_ANSWERS:
                 try:
                     answer = await connection.peer.request(REQUEST, approval)
-                except ConnectionLost:
-                    return
-                except ProtocolError as error:
-                    if error.code == UNKNOWN_METHOD:
-                        break
-                    problem = "an error is no answer"
-                else:
                     if isinstance(answer, dict) and answer.get("defer") is True:
                         return
-                    used, problem = await self._use(
-                        connection, session_id, approval, answer
-                    )
-                    if used:
+                    await self._use(connection, session_id, approval, answer)
+                    return
+                except ConnectionLost:
+                    return
+                except StoreError as error:  # not the front end's fault
+                    problem = error.message
+                    lost += 1
+                    if lost == INVALID_ANSWERS:
+                        self._out.get(approval_id, {}).pop(connection, None)
                         return
+                except ProtocolError as error:
+                    if error.code == CODES["approval.resolved"]:
+                        return
+                    if error.code == UNKNOWN_METHOD:
+                        break
+                    problem = error.message
+                    invalid += 1
                 connection.peer.notify(
                     "scv/approval/invalid",
                     {"approvalId": approval_id, "reason": problem},
@@ -120,30 +129,26 @@ class Courier:
 
     async def _use(
         self, connection: Connection, session_id: str, approval: Json, answer: Any
-    ) -> tuple[bool, str]:
-        """Try an answer; returns whether the question is done here, else why not."""
+    ) -> None:
+        """Decide a question with a front end's answer.
+
+        Raises:
+            ProtocolError: The answer is not usable, or comes too late.
+            StoreError: The outcome could not be kept; the question stays open.
+        """
         from scv.wire.approval import Decision
         from scv.wire.validate import check
 
-        try:
-            decision = check(Decision, answer)
-        except InvalidParams as error:
-            return False, f"not a Decision: {error.message}"
+        decision = check(Decision, answer)
         session = self._server.sessions.get(session_id)
-        if session is None:
-            return True, ""
-        try:
-            # the outcome must be stored even when this front end leaves meanwhile
-            with CancelScope(shield=True):
-                await session.answer(
-                    approval["approvalId"],
-                    digest=decision["digest"],
-                    option_id=decision["optionId"],
-                    feedback=decision.get("feedback", ""),
-                    by=connection.author(),
-                )
-        except ProtocolError as error:
-            return error.code == CODES["approval.resolved"], error.message
-        except StoreError as error:
-            return False, error.message
-        return True, ""
+        if session is None or not connection.may_answer(session_id):
+            return
+        # the outcome must be stored even when this front end leaves meanwhile
+        with CancelScope(shield=True):
+            await session.answer(
+                approval["approvalId"],
+                digest=decision["digest"],
+                option_id=decision["optionId"],
+                feedback=decision.get("feedback", ""),
+                by=connection.author(),
+            )

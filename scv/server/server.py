@@ -12,6 +12,7 @@ from anyio import CancelScope, Event, create_task_group, sleep, wait_readable
 from anyio.abc import TaskGroup
 
 from scv.core.ids import new_id, now_ms
+from scv.errors import RequestRefused
 from scv.rpc import ByteStream, Limits, Peer
 from scv.server.connection import Connection
 from scv.server.courier import Courier
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 PARENT_POLL_SECONDS = 5.0
+IDLE_SESSIONS = 64
+"""Live sessions that nobody follows and nothing runs in; the next one that becomes
+live takes the place of the one unused longest. Each holds a lock file open."""
 
 
 class Server:
@@ -42,17 +46,21 @@ class Server:
         transport: str,
         environment: Mapping[str, str],
         limits: Limits | None = None,
+        find_daemon: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.id = new_id("v")
         self.transport = transport
         self.equip = equip
         self.environment = environment
         self.sessions: dict[str, Session] = {}
+        """Live ones, the one used last at the end."""
+        self.is_stopping = False
         self.connections: set[Connection] = set()
         self.courier = Courier(self)
         self.operations = Operations()
         self._open_store = open_store
         self._limits = limits
+        self._find_daemon = find_daemon
         self._store: Store | None = None
         self._opening: Event | None = None
         self._openings: dict[str, Event] = {}
@@ -72,10 +80,13 @@ class Server:
 
     # --- connections ---
 
-    async def serve(self, stream: ByteStream) -> int:
-        """Serve one front end until it leaves; returns the exit status it asked for."""
+    async def serve(self, stream: ByteStream, *, is_delegated: bool = False) -> int:
+        """Serve one front end until it leaves; returns the exit status it asked for.
+
+        `is_delegated` marks one that a tool of this instance has started.
+        """
         async with create_task_group() as tasks:
-            connection = Connection(self, tasks)
+            connection = Connection(self, tasks, is_delegated=is_delegated)
             connection.peer = Peer(stream, connection, limits=self._limits)
             self.connections.add(connection)
             try:
@@ -136,6 +147,7 @@ class Server:
         while True:
             session = self.sessions.get(session_id)
             if session is not None and not session.closed:
+                self.sessions[session_id] = self.sessions.pop(session_id)
                 return session
             opening = self._openings.get(session_id)
             if opening is None:
@@ -158,12 +170,7 @@ class Server:
         try:
             lock = store.lock_session(session_id)
         except SessionLocked as error:
-            raise refuse(
-                "session.locked",
-                f"process {error.pid} has this session open; use that one, or close"
-                " it there first",
-                pid=error.pid,
-            ) from None
+            raise self._locked(error.pid) from None
         try:
             stored = await store.load(session_id)
             assert stored is not None
@@ -179,10 +186,27 @@ class Server:
         )
         return session
 
+    def _locked(self, pid: int | None) -> RequestRefused:
+        if pid is not None and pid == self._find_daemon():
+            return refuse(
+                "session.locked",
+                f"the server of this home (process {pid}) has this session open;"
+                " reach it there: scv attach --stdio",
+                pid=pid,
+                hint="attach",
+            )
+        return refuse(
+            "session.locked",
+            f"process {pid} has this session open; use that one, or close it there"
+            " first",
+            pid=pid,
+        )
+
     def adopt(self, record: SessionRecord, lock: Any, **state: Any) -> Session:
         """Make a session live in this process."""
         from scv.core.session import Session
 
+        self._make_room()
         session = Session(
             record,
             store=self.store,
@@ -196,10 +220,45 @@ class Server:
         self.sessions[record.id] = session
         return session
 
+    async def give_up(self, session: Session) -> None:
+        """End a session's turn, put it on disk and let others have it."""
+        while (opening := self._openings.get(session.id)) is not None:
+            await opening.wait()
+        if self.sessions.get(session.id) is not session:
+            return
+        done = self._openings[session.id] = Event()  # who wants it back waits for this
+        try:
+            await session.close()
+            del self.sessions[session.id]
+        finally:
+            del self._openings[session.id]
+            done.set()
+
+    def _make_room(self) -> None:
+        """Give up idle sessions above the limit, those unused longest first."""
+        idle = [each for each in self.sessions.values() if self._is_idle(each)]
+        for session in idle[: max(0, len(idle) - IDLE_SESSIONS + 1)]:
+            self._tasks.start_soon(self._give_up_idle, session)
+
+    async def _give_up_idle(self, session: Session) -> None:
+        if self._is_idle(session):  # nobody came for it meanwhile
+            await self.give_up(session)
+
+    def _is_idle(self, session: Session) -> bool:
+        return session.turn is None and not any(
+            session.id in each.streams for each in self.connections
+        )
+
     async def end_turns(self, reason: str) -> None:
         """Cancel every running turn and wait for its end."""
-        for session in list(self.sessions.values()):
-            await session.end_turn(reason)
+        async with create_task_group() as tasks:
+            for session in list(self.sessions.values()):
+                tasks.start_soon(session.end_turn, reason)
+
+    async def stop(self) -> None:
+        """Take no new work, and end every turn with the reason `server_stopped`."""
+        self.is_stopping = True
+        await self.end_turns("server_stopped")
 
     async def close(self) -> None:
         """End every turn, put everything on disk, close the store."""

@@ -49,10 +49,12 @@ class Stream:
         self.is_live = False
         self.is_lagged = False
         self.is_running = False
+        self.is_stopped = False
         session.log.follow(self._published)
 
     def stop(self) -> None:
-        """Send no more."""
+        """Send no more, also of what is being caught up."""
+        self.is_stopped = True
         self._session.log.unfollow(self._published)
 
     async def catch_up(self) -> None:
@@ -63,20 +65,20 @@ class Stream:
         self.is_running = True
         try:
             await self._peer.drained()
-            while self.sent < log.published and not self.is_lagged:
+            while self.sent < log.published and self._is_wanted():
                 upto = log.published
-                rows, complete = await self._store.events(
+                kept, complete = await self._store.events(
                     log.session_id,
                     log.epoch,
                     after=self.sent,
                     limit_bytes=REPLAY_PAGE_BYTES,
                 )
-                rows = [row for row in rows if row.last <= log.published]
-                last = rows[-1].last if rows else self.sent
-                if complete:
-                    last = max(last, upto)
-                if last <= self.sent:
+                if not self._is_wanted():
                     break
+                rows = [row for row in kept if row.last <= log.published]
+                last = rows[-1].last if rows else self.sent
+                if complete or len(rows) < len(kept):
+                    last = max(last, upto)
                 events = [row.data for row in rows if row.type != HOLE]
                 self._peer.notify_encoded(
                     EVENTS, log.batch_params(self.sent + 1, last, events)
@@ -85,7 +87,7 @@ class Stream:
                 await self._peer.drained()
         finally:
             self.is_running = False
-        if not self.is_lagged:
+        if self._is_wanted():
             self.is_live = True
             self._behind_bytes = 0
             self._on_live()
@@ -95,6 +97,9 @@ class Stream:
         self.sent = max(self.sent, after)
         self.is_lagged = False
         self._behind_bytes = 0
+
+    def _is_wanted(self) -> bool:
+        return not self.is_lagged and not self.is_stopped
 
     def _published(self, event: Published) -> None:
         if not self.is_live:

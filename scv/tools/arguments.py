@@ -1,15 +1,16 @@
 """Arguments of tools: one strict rule for all of them.
 
-Values are never converted, unknown fields are refused, and the message names
-the field, what it takes, and what came. `null` counts as left out where a field
-is optional.
+A tool declares its arguments as a frozen data class. Values are never converted,
+unknown fields are refused, and the message names the field, what it takes, and
+what came. `null` counts as left out where a field is optional. A rule between
+fields is a ValueError of `__post_init__`.
 """
 
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from scv.errors import BadArguments
+from scv.shapes import Misfit, fit
 
 _LONGEST_VALUE_SHOWN = 60
 _JSON_TYPES = {
@@ -27,35 +28,35 @@ _EXPECTED = {
     "string_type": "a text",
     "bool_type": "true or false",
     "list_type": "a list",
-    "tuple_type": "a list",
     "dict_type": "an object",
-    "model_type": "an object",
+    "dataclass_type": "an object",
 }
 
-
-class Arguments(BaseModel):
-    """The arguments of one tool, or an object inside them."""
-
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, defer_build=True
-    )
+A = TypeVar("A")
 
 
-A = TypeVar("A", bound=BaseModel)
-
-
-def parse_arguments(model: type[A], arguments: dict[str, Any]) -> A:
+def parse_arguments(shape: type[A], arguments: dict[str, Any]) -> A:
     """Turn a model's JSON object into a tool's arguments.
 
     Raises:
         BadArguments: With the dotted name of the first bad field.
     """
     try:
-        return model.model_validate(arguments)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise BadArguments(_explain(model, first, field), field=field or None) from None
+        parsed: A = fit(shape, arguments)
+    except Misfit as misfit:
+        field = ".".join(map(str, misfit.place))
+        message = _explain(shape, misfit, field)
+        raise BadArguments(message, field=field or None) from None
+    return parsed
+
+
+def as_json(arguments: Any) -> dict[str, Any]:
+    """Write arguments as the JSON object they came from, without what is left out."""
+    return asdict(arguments, dict_factory=_without_none)
+
+
+def _without_none(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in pairs if value is not None}
 
 
 def encode(text: str, field: str) -> bytes:
@@ -74,10 +75,10 @@ def encode(text: str, field: str) -> bytes:
         ) from None
 
 
-def _explain(model: type[BaseModel], error: Any, field: str) -> str:
-    kind, context = error["type"], error.get("ctx", {})
-    if kind == "extra_forbidden":
-        known = ", ".join(f"`{name}`" for name in model.model_fields)
+def _explain(shape: Any, misfit: Misfit, field: str) -> str:
+    kind, context = misfit.kind, misfit.details
+    if kind == "unexpected_keyword_argument":
+        known = ", ".join(f"`{each.name}`" for each in fields(shape))
         where = "" if "." not in field else " in that place"
         return f"unknown field `{field}`{where}; this tool takes {known}"
     if kind == "missing":
@@ -103,8 +104,8 @@ def _explain(model: type[BaseModel], error: Any, field: str) -> str:
     elif kind == "string_unicode":
         expected = "valid Unicode text (a lone surrogate is none)"
     else:
-        expected = error["msg"]
-    return f"`{field}`: expected {expected}, but got {_shown(error['input'])}"
+        expected = misfit.reason
+    return f"`{field}`: expected {expected}, but got {_shown(misfit.value)}"
 
 
 def _shown(value: Any) -> str:

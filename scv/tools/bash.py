@@ -1,11 +1,11 @@
 """`bash`: run a shell command in the workspace, with the person's login files."""
 
 import contextlib
-import functools
 import json
 import os
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -15,9 +15,18 @@ from scv.errors import BadArguments, NotFound
 from scv.host.login_shell import SHELL, ShellResult, run_in_login_shell
 from scv.host.output import Capture
 from scv.host.process import ProcessResult
+from scv.tools.arguments import parse_arguments
 
 if TYPE_CHECKING:
     from scv.config.settings import ToolSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BashArguments:
+    """What to run, and for how long at most."""
+
+    command: str
+    timeout_seconds: int | None = None
 
 
 class BashTool:
@@ -89,11 +98,8 @@ class BashTool:
             )
 
     def _checked(self, arguments: dict[str, Any]) -> tuple[str, int]:
-        from scv.tools.arguments import parse_arguments
-
-        checked = parse_arguments(_arguments_model(), arguments)
-        command: str = checked.command
-        timeout_seconds: int | None = checked.timeout_seconds
+        wanted = parse_arguments(BashArguments, arguments)
+        command, timeout_seconds = wanted.command, wanted.timeout_seconds
         if not command.strip():
             raise BadArguments("`command` is blank", field="command")
         if "\0" in command:
@@ -140,18 +146,6 @@ def _spec(usual_seconds: int, longest_seconds: int) -> ToolSpec:
             "additionalProperties": False,
         },
     )
-
-
-@functools.cache
-def _arguments_model() -> Any:
-    """Declare the arguments late: pydantic is not needed to offer the tool."""
-    from scv.tools.arguments import Arguments
-
-    class BashArguments(Arguments):
-        command: str
-        timeout_seconds: int | None = None
-
-    return BashArguments
 
 
 def _is_encodable(text: str) -> bool:

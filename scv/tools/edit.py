@@ -1,16 +1,17 @@
 """`edit`: exact replacements of text in one file, all or none."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import anyio.to_thread
-from pydantic import Field
 
 from scv.config.settings import ToolSettings
 from scv.core.ports import PreparedCall, Progress, ToolResult, ToolSpec
 from scv.errors import BadArguments, LimitExceeded, NotFound, ToolError
 from scv.host.workspace import Workspace, stale
-from scv.tools.arguments import Arguments, encode, parse_arguments
+from scv.shapes import Bounds
+from scv.tools.arguments import as_json, encode, parse_arguments
 from scv.tools.change import LARGEST_BASE_BYTES, Change, compare, prepared
 from scv.tools.text_range import BYTE_ORDER_MARK, Part, decode
 from scv.tools.write import changed, file_path
@@ -21,19 +22,21 @@ _SEARCHED_LINES = 20_000
 _LINE_CHARACTERS = 160
 
 
-class Edit(Arguments):
+@dataclass(frozen=True, slots=True)
+class Edit:
     """One replacement."""
 
-    old: Annotated[str, Field(min_length=1)]
+    old: Annotated[str, Bounds(1)]
     new: str
     all: bool = False
 
 
-class EditArguments(Arguments):
+@dataclass(frozen=True, slots=True)
+class EditArguments:
     """The replacements of one file, in order."""
 
     path: str
-    edits: Annotated[list[Edit], Field(min_length=1, max_length=_MOST_EDITS)]
+    edits: Annotated[list[Edit], Bounds(1, _MOST_EDITS)]
     expected_sha256: str | None = None
 
 
@@ -87,9 +90,9 @@ class EditTool:
     async def prepare(self, arguments: dict[str, Any]) -> PreparedCall:
         """Validate and apply the edits to the file as it is now, in memory."""
         wanted = parse_arguments(EditArguments, arguments)
-        wanted = wanted.model_copy(update={"path": file_path(wanted.path)})
+        wanted = replace(wanted, path=file_path(wanted.path))
         change = await anyio.to_thread.run_sync(self._compare, wanted)
-        return prepared(change, wanted.model_dump(exclude_none=True))
+        return prepared(change, as_json(wanted))
 
     async def run(self, call: PreparedCall, progress: Progress) -> ToolResult:
         """Install the result at once; a cancel is obeyed before or after, not amid."""

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -15,14 +16,15 @@ from scv.errors import BadArguments, LimitExceeded, Refused
 from scv.host.walk import normal_path
 from scv.host.workspace import Workspace
 from scv.tools._search_child import glob_regex
-from scv.tools.arguments import Arguments, parse_arguments
+from scv.tools.arguments import as_json, parse_arguments
 from scv.tools.secret_names import looks_secret
 from scv.tools.tree import DEADLINE_SECONDS, Scope, find_ripgrep, list_files
 
 _MOST_NAMES = 1000
 
 
-class ListArguments(Arguments):
+@dataclass(frozen=True, slots=True)
+class ListArguments:
     """Which files to name."""
 
     path: str | None = None
@@ -60,10 +62,10 @@ class ListTool:
         """Validate; nothing is opened yet."""
         wanted = parse_arguments(ListArguments, arguments)
         check_glob(wanted.glob)
-        wanted = wanted.model_copy(update={"path": start_path(wanted.path)})
+        wanted = replace(wanted, path=start_path(wanted.path))
         summary = f"{wanted.path}{f' ({wanted.glob})' if wanted.glob else ''}"
         return PreparedCall(
-            arguments=wanted.model_dump(exclude_none=True),
+            arguments=as_json(wanted),
             risk="read_only",
             title="List files",
             summary=summary,

@@ -3,17 +3,18 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Self
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import anyio.to_thread
-from pydantic import Field, model_validator
 
 from scv.config.settings import ToolSettings
 from scv.core.ports import PreparedCall, Progress, Risk, ToolResult, ToolSpec
 from scv.errors import LimitExceeded, NotFound
 from scv.host.walk import normal_path
 from scv.host.workspace import OpenFile, Workspace
-from scv.tools.arguments import Arguments, parse_arguments
+from scv.shapes import LARGEST_INTEGER, Bounds
+from scv.tools.arguments import as_json, parse_arguments
 from scv.tools.secret_names import looks_secret
 from scv.tools.text_range import BYTE_ORDER_MARK, Part, decode, select, select_lines
 
@@ -22,21 +23,22 @@ ReadBlob = Callable[[str], Awaitable[bytes | None]]
 
 _WHOLE_FILE_BYTES = 64 << 20
 """Larger files are not hashed, and lines in them not counted: about 50 ms of work."""
-_LARGEST = 2**53 - 1  # exact in every JSON reader
+_FromZero = Annotated[int, Bounds(0, LARGEST_INTEGER)]
+_FromOne = Annotated[int, Bounds(1, LARGEST_INTEGER)]
 
 
-class ReadArguments(Arguments):
+@dataclass(frozen=True, slots=True)
+class ReadArguments:
     """What to read; bytes and lines exclude each other."""
 
     path: str | None = None
-    handle: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    offset: Annotated[int, Field(ge=0, le=_LARGEST)] | None = None
-    limit: Annotated[int, Field(ge=1, le=_LARGEST)] | None = None
-    start_line: Annotated[int, Field(ge=1, le=_LARGEST)] | None = None
-    line_count: Annotated[int, Field(ge=1, le=_LARGEST)] | None = None
+    handle: Annotated[str, Bounds(1, 128)] | None = None
+    offset: _FromZero | None = None
+    limit: _FromOne | None = None
+    start_line: _FromOne | None = None
+    line_count: _FromOne | None = None
 
-    @model_validator(mode="after")
-    def _one_way_only(self) -> Self:
+    def __post_init__(self) -> None:
         if (self.path is None) == (self.handle is None):
             raise ValueError("send either `path` or `handle`, one of them")
         by_bytes = self.offset is not None or self.limit is not None
@@ -45,7 +47,6 @@ class ReadArguments(Arguments):
                 "choose by bytes (`offset`, `limit`) or by lines "
                 "(`start_line`, `line_count`), not both"
             )
-        return self
 
 
 SPEC = ToolSpec(
@@ -105,7 +106,7 @@ class ReadTool:
         risk: Risk = "read_only"
         if wanted.path is not None:
             path = normal_path(wanted.path)
-            wanted = wanted.model_copy(update={"path": path})
+            wanted = replace(wanted, path=path)
             real = await anyio.to_thread.run_sync(self._workspace.real_path, path)
             if looks_secret(path) or looks_secret(real):
                 risk = "filesystem"
@@ -114,7 +115,7 @@ class ReadTool:
             summary = f"the result {wanted.handle}"
         summary += _range_text(wanted)
         return PreparedCall(
-            arguments=wanted.model_dump(exclude_none=True),
+            arguments=as_json(wanted),
             risk=risk,
             title="Read a file" if wanted.path is not None else "Read a long result",
             summary=summary,

@@ -2,19 +2,19 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Annotated, Any
 
 import anyio
 import anyio.to_thread
-from pydantic import Field
 
 from scv.config.settings import ToolSettings
 from scv.core.ports import PreparedCall, Progress, ToolResult, ToolSpec
 from scv.errors import LimitExceeded, Refused, ToolError
 from scv.host.workspace import OpenFile, Workspace
-from scv.tools.arguments import Arguments, parse_arguments
+from scv.shapes import Bounds
+from scv.tools.arguments import as_json, parse_arguments
 from scv.tools.line_pattern import LinePattern, read_pattern
 from scv.tools.listing import check_glob, open_scope, start_path
 from scv.tools.secret_names import looks_secret
@@ -33,13 +33,14 @@ _CONTEXT_BYTES = 8192
 _BINARY_LOOK_BYTES = 8192  # where git, too, looks for a NUL
 
 
-class SearchArguments(Arguments):
+@dataclass(frozen=True, slots=True)
+class SearchArguments:
     """What to look for, and where."""
 
     pattern: str
     path: str | None = None
     glob: str | None = None
-    context: Annotated[int, Field(ge=0, le=10)] | None = None
+    context: Annotated[int, Bounds(0, 10)] | None = None
     ignore_case: bool | None = None
 
 
@@ -132,11 +133,11 @@ class SearchTool:
                 f"{path} is named like a secret and is not searched; "
                 "`read` it, which is asked for"
             )
-        wanted = wanted.model_copy(update={"path": path})
+        wanted = replace(wanted, path=path)
         where = f" in {path}" if path != "." else ""
         summary = f"{wanted.pattern}{where}{f' ({wanted.glob})' if wanted.glob else ''}"
         return PreparedCall(
-            arguments=wanted.model_dump(exclude_none=True),
+            arguments=as_json(wanted),
             risk="read_only",
             title="Search files",
             summary=summary,

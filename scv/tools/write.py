@@ -1,6 +1,7 @@
 """`write`: the whole content of one file."""
 
 import json
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import anyio.to_thread
@@ -10,11 +11,12 @@ from scv.core.ports import PreparedCall, Progress, ToolResult, ToolSpec
 from scv.errors import BadArguments, LimitExceeded, NotFound
 from scv.host.walk import normal_path
 from scv.host.workspace import Workspace, already_exists, stale
-from scv.tools.arguments import Arguments, encode, parse_arguments
+from scv.tools.arguments import as_json, encode, parse_arguments
 from scv.tools.change import LARGEST_BASE_BYTES, Change, compare, prepared
 
 
-class WriteArguments(Arguments):
+@dataclass(frozen=True, slots=True)
+class WriteArguments:
     """Where to write what."""
 
     path: str
@@ -65,8 +67,7 @@ class WriteTool:
                 f"tools.max_write_bytes allows {self._most}"
             )
         change = await anyio.to_thread.run_sync(self._compare, path, wanted, content)
-        normal = wanted.model_copy(update={"path": path})
-        return prepared(change, normal.model_dump(exclude_none=True))
+        return prepared(change, as_json(replace(wanted, path=path)))
 
     async def run(self, call: PreparedCall, progress: Progress) -> ToolResult:
         """Install the content at once; a cancel is obeyed before or after, not amid."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from scv.wire.bounds import Bounds
+from scv.shapes import Bounds
 from scv.wire.identifiers import Id, Millis, OpId
 
 Risk = Literal["read_only", "filesystem", "process", "delegate", "network"]

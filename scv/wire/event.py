@@ -27,6 +27,10 @@ class SessionUpdatedData(TypedDict):
     config: NotRequired[dict[str, Any]]
 
 
+class SessionClosedData(TypedDict):
+    """`session.closed`: nobody follows it any more; attach to go on; not kept."""
+
+
 class ClientData(TypedDict):
     """`client.joined`, `client.left`: presence; not kept in the log."""
 
@@ -132,6 +136,7 @@ class NoticeData(TypedDict):
 
 EVENTS: dict[str, type[Any]] = {
     "session.updated": SessionUpdatedData,
+    "session.closed": SessionClosedData,
     "client.joined": ClientData,
     "client.left": ClientData,
     "turn.accepted": TurnAcceptedData,
@@ -150,5 +155,7 @@ EVENTS: dict[str, type[Any]] = {
 }
 """Event type -> shape of its `data`."""
 
-NOT_DURABLE = frozenset({"client.joined", "client.left", "retry.scheduled", "notice"})
+NOT_DURABLE = frozenset(
+    {"session.closed", "client.joined", "client.left", "retry.scheduled", "notice"}
+)
 """Types that replay as empty ranges."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from scv.wire.bounds import LARGEST_INTEGER, Bounds
+from scv.shapes import LARGEST_INTEGER, Bounds
 
 Id = Annotated[str, Bounds(1, 64)]
 """Opaque id, sortable by creation; prefixes: s_ t_ i_ a_ q_ c_ p_ b_."""

@@ -90,7 +90,7 @@ class InitializeParams(TypedDict):
     """LSP `initialize`; only the fields the server reads are named."""
 
     processId: NotRequired[int | None]
-    """The server ends when this process does."""
+    """A server on stdio ends when this process does; on a socket it is not read."""
     clientInfo: NotRequired[dict[str, Any]]
     """Its `name` is shown as the author of prompts and answers."""
     capabilities: NotRequired[dict[str, Any]]

@@ -26,6 +26,8 @@ REQUESTS_IN = 64
 """Requests of one connection that wait for the server at once."""
 REQUESTS_OUT = 32
 """Requests of the server that wait for one connection at once."""
+CONNECTIONS = 32
+"""Connections of one server."""
 ATTACHED_SESSIONS = 64
 """Sessions that one connection follows."""
 PENDING_APPROVALS = 32
@@ -63,6 +65,7 @@ def announced() -> dict[str, int]:
         "blobTotalBytes": BLOB_TOTAL_BYTES,
         "requestsIn": REQUESTS_IN,
         "requestsOut": REQUESTS_OUT,
+        "connections": CONNECTIONS,
         "attachedSessions": ATTACHED_SESSIONS,
         "pendingApprovals": PENDING_APPROVALS,
         "replayBytes": REPLAY_BYTES,

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from scv.shapes import LARGEST_INTEGER, Bounds
 from scv.wire.approval import Approval
-from scv.wire.bounds import LARGEST_INTEGER, Bounds
 from scv.wire.event import Event
 from scv.wire.identifiers import Id, Millis, OpId, PageLimit, Path, Role, Seq
 from scv.wire.turn import QueueState, Turn, Usage

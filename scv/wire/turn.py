@@ -1,8 +1,8 @@
 """Turns: one accepted prompt until its single end."""
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
-from scv.wire.bounds import Bounds
+from scv.shapes import LARGEST_INTEGER, Bounds
 from scv.wire.identifiers import Id, Millis, OpId, Seq
 
 TurnState = Literal[
@@ -75,14 +75,28 @@ class FilePart(TypedDict):
     text: NotRequired[str]
 
 
+class Position(TypedDict):
+    """A place in a text, in UTF-16 code units."""
+
+    line: Annotated[int, Bounds(0, LARGEST_INTEGER)]
+    character: Annotated[int, Bounds(0, LARGEST_INTEGER)]
+
+
+class Range(TypedDict):
+    """A part of a text; the end is behind its last character."""
+
+    start: Position
+    end: Position
+
+
 class SelectionPart(TypedDict):
     """Selected text of a file."""
 
     type: Literal["selection"]
     uri: Annotated[str, Bounds(1, 4096)]
     text: str
-    range: NotRequired[dict[str, Any]]
-    languageId: NotRequired[str]
+    range: NotRequired[Range]
+    languageId: NotRequired[Annotated[str, Bounds(0, 64)]]
 
 
 class BufferPart(TypedDict):

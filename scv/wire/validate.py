@@ -1,22 +1,10 @@
-"""Check JSON values against wire types; loads the engine at the first check."""
+"""Check JSON values against wire types."""
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scv.errors import InvalidParams
-from scv.wire.core_schema import core_schema
+from scv.shapes import Misfit, fit
 from scv.wire.methods import METHODS
-
-if TYPE_CHECKING:
-    from pydantic_core import SchemaValidator
-
-
-@cache
-def validator(wire_type: Any) -> "SchemaValidator":
-    """Build the validator of a wire type, once."""
-    from pydantic_core import SchemaValidator
-
-    return SchemaValidator(core_schema(wire_type))
 
 
 def check(wire_type: Any, value: Any) -> Any:
@@ -25,16 +13,12 @@ def check(wire_type: Any, value: Any) -> Any:
     Raises:
         InvalidParams: `data["path"]` names the first field that does not fit.
     """
-    from pydantic_core import ValidationError
-
     try:
-        return validator(wire_type).validate_python(value, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = [*first["loc"], *first.get("ctx", {}).get("field", "").split()]
-        path = ".".join(part for part in map(str, place) if not part.startswith("<"))
+        return fit(wire_type, value)
+    except Misfit as misfit:
+        path = ".".join(map(str, misfit.place))
         raise InvalidParams(
-            f"params{'.' + path if path else ''}: {first['msg']}",
+            f"params{'.' + path if path else ''}: {misfit.reason}",
             data={"code": "params.invalid", "retryable": False, "path": path},
         ) from None
 

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import termios
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 from unicodedata import east_asian_width
@@ -41,7 +42,6 @@ class Terminal:
         self._lines: list[list[str]] = [[]]  # of the screen and all that left it
         self._top = 0
         self._row = self._column = 0
-        self._is_over = False
 
     def __enter__(self) -> Self:
         self._master, slave = os.openpty()
@@ -89,22 +89,26 @@ class Terminal:
 
     def wait_for(self, text: str, count: int = 1) -> str:
         """Wait until the text is there so often; returns all there is to see."""
-        with self._changed:
-            came = self._changed.wait_for(
-                lambda: self.text.count(text) >= count or self._is_over, WAIT_SECONDS
-            )
-            assert came, f"{text!r} did not come; there is:\n{self.text}"
-            assert self.text.count(text) >= count, f"ended with:\n{self.text}"
-            return self.text
+        came = self._wait(lambda: self.text.count(text) >= count)
+        assert came, f"{text!r} did not come; there is:\n{self.text}"
+        return self.text
 
     def wait_until_gone(self, text: str) -> str:
         """Wait until the text is nowhere on the screen; returns all there is to see."""
+        gone = self._wait(lambda: text not in self.screen)
+        assert gone, f"{text!r} stays; there is:\n{self.text}"
+        return self.text
+
+    def _wait(self, reached: Callable[[], bool]) -> bool:
+        """Look at every change; give up when the program has ended, or in the end."""
         with self._changed:
-            gone = self._changed.wait_for(
-                lambda: text not in self.screen or self._is_over, WAIT_SECONDS
-            )
-            assert gone, f"{text!r} stays; there is:\n{self.text}"
-            return self.text
+            for _ in range(int(WAIT_SECONDS)):
+                is_over = self.process.poll() is not None
+                if self._changed.wait_for(reached, 1):
+                    return True
+                if is_over:
+                    return False
+        return False
 
     def wait_for_end(self) -> int:
         """Wait until the program has ended; returns its exit status."""
@@ -141,7 +145,6 @@ class Terminal:
             with self._changed:
                 self.recorded += data
                 rest = self._draw(rest + data)
-                self._is_over = not data
                 self._changed.notify_all()
             if not data:
                 return

@@ -450,6 +450,7 @@ def test_first_run_offers_the_practice_model(place: Place) -> None:
         assert "provider.active" in seen
         terminal.type("\n")
         terminal.wait_for("practice ·")
+        terminal.wait_for(READY)
         terminal.type(f"run echo hello{ENTER}")
         terminal.wait_for(ALLOW)
         terminal.type("y")

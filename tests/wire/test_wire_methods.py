@@ -9,12 +9,12 @@ from typing import Any, is_typeddict
 import pytest
 
 from scv.server.handlers import HANDLERS
+from scv.shapes import validator
 from scv.wire import approval, blob, event, item, lifecycle, schema, session, turn
 from scv.wire.errors import CODES, MEANINGS, RETRYABLE, refuse
 from scv.wire.event import EVENTS, NOT_DURABLE
 from scv.wire.methods import METHODS
 from scv.wire.schema_hash import SCHEMA_HASH
-from scv.wire.validate import validator
 from tests.wire.samples import SCHEMA, resolve
 
 ROOT = Path(__file__).parents[2]

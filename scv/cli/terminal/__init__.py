@@ -64,21 +64,23 @@ def run_screen(
     import anyio
 
     async def run() -> int:
-        from scv.app import in_process
-        from scv.cli.options import embedded_options, home_of
+        from scv.cli.options import home_of
+        from scv.cli.reach import Reached
         from scv.cli.terminal.conversation import Conversation, history_path
         from scv.cli.terminal.opening import choose_session, header
         from scv.client import connect
 
+        server = Reached(options)
         conversation = Conversation(
             workspace=os.getcwd(),
-            config=options.session_config(),
+            config=server.config,
+            environment=server.environment,
             allowed=allowed,
             history_path=history_path(str(home_of(options).state)),
             suggestions=suggestions,
         )
         async with (
-            in_process(embedded_options(options)) as stream,
+            server.stream() as stream,
             connect(stream, name="scv", on_approval=conversation.ask) as client,
         ):
             conversation.join(client)

@@ -42,8 +42,8 @@ class _Asked:
 class Conversation:
     """Joins a client and a screen.
 
-    `config` is for new sessions; `suggestions` are prompts to offer one after the
-    other, for a guided tour.
+    `config` and `environment` are for its sessions; `suggestions` are prompts to offer
+    one after the other, for a guided tour.
     """
 
     def __init__(
@@ -51,12 +51,14 @@ class Conversation:
         *,
         workspace: str,
         config: Json,
+        environment: dict[str, str] | None,
         allowed: frozenset[str],
         history_path: str,
         suggestions: tuple[str, ...] = (),
     ) -> None:
         self._workspace = workspace
         self._config = config
+        self._environment = environment
         self._allowed = allowed
         self._suggestions = list(suggestions)
         label = f"[allows {', '.join(sorted(allowed))}] " if allowed else ""
@@ -86,7 +88,10 @@ class Conversation:
     async def open(self, session_id: str) -> None:
         """Go on with a session: show its newest items."""
         session = await self._client.attach(
-            session_id, tail_items=RECALLED_ITEMS, on_events=self._take
+            session_id,
+            tail_items=RECALLED_ITEMS,
+            environment=self._environment,
+            on_events=self._take,
         )
         await self._drop_session()
         if self._config:
@@ -208,10 +213,9 @@ class Conversation:
             return
         asked = self._asked[0]
         allow = "[y] allow once" if asked.is_seen else "[v] view all of it, then allow"
-        view = "  [v] view all" if asked.is_seen else ""
         title = inert_line(asked.approval["title"], 60)
         self.screen.ask(
-            f"{title}?  {allow}  [n] deny  [d] deny, say why  [s] stop the turn{view}"
+            f"{title}?  {allow}  [n] deny  [d] deny, say why  [s] stop the turn"
         )
 
     def _choose(self, key: str, reason: str) -> None:
@@ -279,6 +283,7 @@ class Conversation:
                     self._workspace,
                     config=self._config or None,
                     channel="terminal",
+                    environment=self._environment,
                     on_events=self._take,
                 )
                 self._session.on_reset = self._show_items

@@ -42,18 +42,19 @@ class _Lines:
     async def run(self) -> int:
         from anyio import CancelScope
 
-        from scv.app import in_process
-        from scv.cli.options import embedded_options
         from scv.cli.output import Output
         from scv.cli.plain import PlainTurn
+        from scv.cli.reach import Reached
         from scv.client import connect
 
         self._out = Output(1, on_broken=self._reader_left)
         self._printer = PlainTurn(self._out, Output(2))
+        server = Reached(self._options)
+        self._config, self._environment = server.config, server.environment
         status = 0
         with CancelScope() as self._scope:
             async with (
-                in_process(embedded_options(self._options)) as stream,
+                server.stream() as stream,
                 connect(stream, name="scv", on_approval=self._answer) as client,
             ):
                 self._client = client
@@ -70,16 +71,19 @@ class _Lines:
     async def _open(self, client: "Client") -> "FollowedSession":
         from scv.cli.terminal.opening import choose_session
 
-        config = self._options.session_config()
+        config = self._config
         session_id = await choose_session(client, newest=True) if self._newest else None
         if session_id is None:
             return await client.create_session(
                 os.getcwd(),
                 config=config or None,
                 channel="terminal",
+                environment=self._environment,
                 on_events=self._printer.take,
             )
-        session = await client.attach(session_id, on_events=self._printer.take)
+        session = await client.attach(
+            session_id, environment=self._environment, on_events=self._printer.take
+        )
         if config:
             await session.update(config=config)
         return session

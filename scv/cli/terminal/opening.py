@@ -51,7 +51,8 @@ def choose_model(options: GlobalOptions, *, can_ask: bool) -> GlobalOptions | No
         is_first_run = error.key == "provider.active" and options.provider is None
         if not (can_ask and is_first_run):
             raise
-        sys.stdout.write(FIRST_WORDS.format(remedy=error.remedy))
+        lines, _, _ = (error.remedy or "").partition("\nor ")  # what it offers is below
+        sys.stdout.write(FIRST_WORDS.format(remedy=lines))
         sys.stdout.write("Use the practice model now? [Y/n] ")
         sys.stdout.flush()
         answer = sys.stdin.readline()

@@ -48,6 +48,8 @@ async def serve(connection: "Connection", method: str, params: Any) -> Any:
     try:
         if not entry.mutating:
             return await handler(connection, checked)
+        if connection.server.is_stopping:
+            raise refuse("draining", "this server is stopping and takes no new work")
         store = await connection.server.ready()
         result = await connection.server.operations.run(
             store,

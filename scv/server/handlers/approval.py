@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 async def answer(connection: "Connection", params: Json, make_op: MakeOp) -> Json:
     """Decide a question by its id."""
+    connection.require_person()
     server = connection.server
     store = await server.ready()
     record = await store.approval(params["approvalId"])

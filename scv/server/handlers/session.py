@@ -34,6 +34,8 @@ async def create(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
         channel=params.get("channel"),
     )
     environment = params.get("environment", server.environment)
+    if params.get("attach", True):
+        connection.require_room()
     server.equip(record, environment)  # refuses before anything is kept
     lock = store.lock_session(record.id)
     try:
@@ -137,7 +139,8 @@ async def _row(server: "Server", record: SessionRecord) -> Json:
 async def attach(connection: "Connection", params: Json) -> Json:
     """Follow a session; open questions come again as requests."""
     session = await connection.server.live(params["sessionId"])
-    if "environment" in params and connection.role != "observer":
+    may_set = connection.role != "observer" and not connection.is_delegated
+    if "environment" in params and may_set:
         session.use_environment(params["environment"])
     log = session.log
     at = log.published
@@ -201,18 +204,18 @@ async def replay(connection: "Connection", params: Json) -> Json:
     after, upto = params["after"], log.published
     await _check_replayable(connection.server, session, after)
     limit = min(params.get("limitBytes", REPLAY_PAGE_BYTES), REPLAY_PAGE_BYTES)
-    rows, complete = await connection.server.store.events(
+    kept, complete = await connection.server.store.events(
         session.id, log.epoch, after=after, limit_bytes=max(limit, 1)
     )
-    rows = [row for row in rows if row.last <= upto]
+    rows = [row for row in kept if row.last <= upto]
+    complete = complete or len(rows) < len(kept)
     last = rows[-1].last if rows else after
     if complete:
         last = max(last, upto)
     stream = connection.streams.get(session.id)
-    if stream is not None and stream.is_lagged:
+    if complete and stream is not None and stream.is_lagged:
         stream.resume(last)
-        if complete:
-            connection.spawn(stream.catch_up)
+        connection.spawn(stream.catch_up)
     return {
         "sessionId": session.id,
         "epoch": log.epoch,
@@ -263,6 +266,8 @@ async def history(connection: "Connection", params: Json) -> Json:
 
 async def update(connection: "Connection", params: Json, make_op: MakeOp) -> Json:
     """Change title, archive mark or configuration."""
+    if "config" in params:
+        connection.require_person()
     session = await connection.server.live(params["sessionId"])
     return await session.update(
         title=params.get("title"),
@@ -281,11 +286,10 @@ async def close(connection: "Connection", params: Json, make_op: MakeOp) -> Json
     if turn is not None and params["mode"] == "drain":
         await turn.ended.wait()
     await session.end_turn("closed")
+    session.log.append("session.closed", {})
     for other in list(server.connections):
         other.unfollow(session.id)
-    await session.close()
-    if server.sessions.get(session.id) is session:
-        del server.sessions[session.id]
+    await server.give_up(session)
     await server.store.commit((make_op({}),))
     return {}
 

@@ -1,0 +1,20 @@
+"""A place of its own for every test: home, workspace, scripted model, no leftovers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.model_server import ModelServer
+from tests.server.kit import Place
+
+
+@pytest.fixture
+def place(scv_home: Path, tmp_path: Path, no_leftovers: None) -> Iterator[Place]:
+    """Give the test a configured home, an empty workspace and a model to script."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    with ModelServer() as model:
+        place = Place(scv_home, workspace, model)
+        place.configure()
+        yield place
