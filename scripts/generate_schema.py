@@ -137,6 +137,8 @@ def _bounds(of: Shape, least: int, most: int) -> Json:
             low, high = "minLength", "maxLength"
         case ListOf():
             low, high = "minItems", "maxItems"
+        case MapOf():
+            low, high = "minProperties", "maxProperties"
         case _:
             return {"minimum": least, "maximum": most}
     return {**({low: least} if least else {}), high: most}

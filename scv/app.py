@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     import socket
     from signal import Signals
 
+    from scv.config.load import Loaded
     from scv.config.settings import Settings
-    from scv.core.ports import Runtime, Tool
+    from scv.core.ports import Notice, Runtime, Tool
     from scv.core.records import SessionRecord, Store
     from scv.providers import ModelEndpoints
     from scv.store import SqliteStore
@@ -97,8 +98,8 @@ class Workbench:
             overrides={
                 **loaded.profile_overrides,
                 **_given(model=options.model, base_url=options.base_url),
-                **_given(model=config.get("model"), base_url=config.get("baseUrl")),
             },
+            asked=_given(model=config.get("model"), base_url=config.get("baseUrl")),
         )
         return Runtime(
             settings=settings,
@@ -113,8 +114,17 @@ class Workbench:
             if config.get("tools") == "none"
             else self._tools(session, settings, environment),
             instructions=system_prompt(settings.agent.system_prompt, session.root),
-            notices=(*loaded.notices, *(self._store.notices if self._store else ())),
+            notices=tuple(self._notices(loaded)),
+            effort=config.get("effort") or None,
         )
+
+    def _notices(self, loaded: Loaded) -> Iterator[Notice]:
+        from scv.core.ports import Notice
+
+        for text in loaded.notices:
+            yield Notice("config.ignored", text)
+        for text in self._store.notices if self._store else ():
+            yield Notice("store.damaged", text)
 
     def _tools(
         self,

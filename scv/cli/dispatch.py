@@ -8,6 +8,10 @@ from scv.cli.arguments import GlobalOptions, UsageError, parse, split_global_opt
 from scv.cli.descriptors import occupy_standard_descriptors
 from scv.cli.report import report
 
+YOUNG_OBJECTS = 20_000
+"""New objects before the collector looks: starting up makes many, and no garbage.
+Measured with `scv exec`: 5 % of its processor time."""
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; every error ends here as one message."""

@@ -31,7 +31,8 @@ def embedded_options(options: GlobalOptions) -> "Options":
     """Build the options of a server inside a front end.
 
     Provider and model are not among them: the front end names them for its
-    session, which keeps them when it is continued.
+    session, which keeps them when it is continued. An address is: only a command
+    line may send a profile's key to another one.
     """
     from scv.app import Options
 
@@ -43,4 +44,5 @@ def embedded_options(options: GlobalOptions) -> "Options":
         dict(os.environ),
         config_file=options.config_file,
         flags=flags,
+        base_url=options.base_url,
     )

@@ -10,9 +10,9 @@ import select
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from scv import __version__
 from scv.errors import ConnectionLost, ProtocolError, UnknownMethod
@@ -24,6 +24,20 @@ from scv.wire.limits import FRAME_BYTES
 Json = dict[str, Any]
 
 _CHUNK_BYTES = 64 * 1024
+
+
+class Output(Protocol):
+    """Something that writes to a descriptor when that takes it."""
+
+    fd: int
+    is_broken: bool
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether something waits to be written."""
+
+    def flush(self) -> None:
+        """Write what is taken without waiting."""
 
 
 class BlockingClient:
@@ -90,13 +104,17 @@ class BlockingClient:
         """Answer a request of the server."""
         self._send({"id": request_id, "result": result})
 
-    def receive(self) -> Json | None:
-        """Wait for the next message; None when a caught signal came first.
+    def receive(self, *outputs: Output) -> Json | None:
+        """Wait for the next message; None when a caught signal came first, or
+        an output broke.
+
+        Meanwhile outputs write what they hold: a server lets go of a client that
+        stops reading because somebody does not read from it.
 
         Raises:
             ConnectionLost: The server is gone.
         """
-        if not self._messages and not self._wait():
+        if not self._messages and not self._wait(outputs):
             return None
         return self._next()
 
@@ -130,18 +148,27 @@ class BlockingClient:
         """End the connection; the server notices, and needs no good-bye."""
         self._socket.close()
 
-    def _wait(self) -> bool:
+    def _wait(self, outputs: Sequence[Output]) -> bool:
         """Wait for the socket; False when a signal came first."""
-        if self._woken is None:
-            return True
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        poll.register(self._woken, select.POLLIN)
-        ready = dict(poll.poll())
-        if self._woken in ready:
-            os.read(self._woken, _CHUNK_BYTES)
-            return False
-        return True
+        while True:
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            if self._woken is not None:
+                poll.register(self._woken, select.POLLIN)
+            holding = [each for each in outputs if each.is_holding]
+            for output in holding:
+                poll.register(output.fd, select.POLLOUT)
+            ready = dict(poll.poll())
+            for output in holding:
+                if output.fd in ready:
+                    output.flush()
+            if self._woken in ready:
+                os.read(self._woken, _CHUNK_BYTES)
+                return False
+            if self._socket.fileno() in ready:
+                return True
+            if any(output.is_broken for output in holding):
+                return False
 
     def _next(self) -> Json:
         while not self._messages:

@@ -22,6 +22,7 @@ OnEvents = Callable[[Json, tuple[Json, ...]], None]
 """Called with each applied batch and the events that changed something."""
 
 TAIL_ITEMS = 50
+REMEMBERED_TURNS = 256
 
 
 def ignore_events(batch: Json, events: tuple[Json, ...]) -> None:
@@ -46,8 +47,11 @@ class FollowedSession:
         self.on_reset: Callable[[], None] = lambda: None
         self._client = client
         self._held: list[Json] | None = None
-        self._ends: dict[str, Event] = {}
+        self._waiting: dict[str, Event] = {}
+        self._ended: dict[str, Json] = {}
         self._is_lost = False
+        if mirror.turn is not None and mirror.turn["state"] == "ended":
+            self._end(mirror.turn)
 
     @property
     def id(self) -> str:
@@ -78,13 +82,11 @@ class FollowedSession:
         Raises:
             ConnectionLost: The server is gone; the outcome is unknown.
         """
-        while True:
-            turn = self.mirror.turn
-            if turn is not None and turn["id"] == turn_id and turn["state"] == "ended":
-                return turn
+        while turn_id not in self._ended:
             if self._is_lost:
                 raise ConnectionLost("the server ended before the turn did")
-            await self._ends.setdefault(turn_id, Event()).wait()
+            await self._waiting.setdefault(turn_id, Event()).wait()
+        return self._ended[turn_id]
 
     # --- what the client hands in ---
 
@@ -93,11 +95,15 @@ class FollowedSession:
         if self._held is not None:
             self._held.append(batch)
             return
+        if not self._apply(batch):
+            self.recover(batch)
+
+    def _apply(self, batch: Json) -> bool:
+        """Apply a batch and tell of it; False when something is missing before it."""
         applied = self.mirror.apply(batch)
         if applied.standing == "applied":
             self._tell(batch, applied.events)
-        elif applied.standing != "dropped":
-            self.recover(batch)
+        return applied.standing in ("applied", "dropped")
 
     def recover(self, batch: Json | None = None) -> None:
         """Fetch what is missing; batches that come meanwhile wait."""
@@ -108,31 +114,44 @@ class FollowedSession:
     def lose(self) -> None:
         """The connection is gone: wake everybody who waits."""
         self._is_lost = True
-        for event in self._ends.values():
+        for event in self._waiting.values():
             event.set()
 
     def _tell(self, batch: Json, events: tuple[Json, ...]) -> None:
         self.on_events(batch, events)
         for event in events:
             if event["type"] == "turn.ended":
-                self._wake(event["turnId"])
+                turn = {"id": event["turnId"], "sessionId": self.id, "state": "ended"}
+                self._end({**turn, **event["data"]})
 
-    def _wake(self, turn_id: str) -> None:
-        waiting = self._ends.pop(turn_id, None)
+    def _end(self, turn: Json) -> None:
+        """Remember how a turn ended, and wake who waits for it."""
+        while len(self._ended) >= REMEMBERED_TURNS:
+            del self._ended[next(iter(self._ended))]
+        self._ended[turn["id"]] = turn
+        waiting = self._waiting.pop(turn["id"], None)
         if waiting is not None:
             waiting.set()
 
     async def _recover(self) -> None:
         try:
             while self._held is not None:
-                if not await self._replay():
+                if not (self._is_one_epoch() and await self._replay()):
                     await self._attach_anew()
-                held, self._held = self._held, None
-                for batch in held:
-                    self.take(batch)
+                    self._held = [
+                        batch
+                        for batch in self._held
+                        if batch["epoch"] == self.mirror.epoch
+                    ]
+                while self._held and self._apply(self._held[0]):
+                    del self._held[0]
+                self._held = self._held or None
         except ScvError as error:
             self._held = None
             logger.warning("session %s cannot be followed: %s", self.id, error.message)
+
+    def _is_one_epoch(self) -> bool:
+        return all(batch["epoch"] == self.mirror.epoch for batch in self._held or ())
 
     async def _replay(self) -> bool:
         """Read the log from the last known number; False when it cannot go on."""
@@ -146,10 +165,7 @@ class FollowedSession:
                 if error.code != CODES["replay.unavailable"]:
                     raise
                 return False
-            applied = mirror.apply(batch)
-            if applied.standing == "applied":
-                self._tell(batch, applied.events)
-            elif applied.standing != "dropped":
+            if not self._apply(batch):
                 return False
             if batch.get("complete", True):
                 return True
@@ -159,4 +175,4 @@ class FollowedSession:
         self.mirror = mirror
         self.on_reset()
         if mirror.turn is not None and mirror.turn["state"] == "ended":
-            self._wake(mirror.turn["id"])
+            self._end(mirror.turn)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scv.config.paths import Home, project_file
-from scv.config.settings import Settings, walk_fields
+from scv.config.settings import APPROVAL_POLICIES, Settings, walk_fields
 from scv.errors import ConfigError
 from scv.shapes import Misfit, fit
 
@@ -24,8 +24,6 @@ ENVIRONMENT_KEYS = {
     "SCV_BASE_URL": "base_url",
     "SCV_API_KEY_ENV": "api_key_env",
 }
-POLICY_ORDER = ("on-risk", "always", "never")
-PRACTICE = "practice"
 
 Table = dict[str, Any]
 
@@ -109,7 +107,8 @@ def read_file(path: Path, *, private: bool) -> Table | None:
         ConfigError: Too large, not private, not UTF-8, or not TOML.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # a pipe of this name must not hold up the server until somebody writes to it
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -188,8 +187,9 @@ def _validate(layer: Layer) -> Settings:
 def _nearest(key: str) -> str:
     from difflib import get_close_matches
 
-    known = [known for known, _ in walk_fields()]
-    for candidate in get_close_matches(key, known, n=1, cutoff=0.6):
+    keys = [each for each, _ in walk_fields()]
+    sections = {each.partition(".")[0] for each in keys}
+    for candidate in get_close_matches(key, [*sections, *keys], n=1, cutoff=0.6):
         return f"Did you mean {candidate}?"
     return "See `scv config show` for all settings."
 
@@ -241,8 +241,9 @@ def _loosens(rule: str | None, current: Any, value: Any) -> str | None:
             return None if value >= current else f"a project may only raise {current}"
         case "off" if value is False:
             return None
-        case "stricter" if value in POLICY_ORDER:
-            if POLICY_ORDER.index(value) >= POLICY_ORDER.index(current):
+        case "stricter" if value in APPROVAL_POLICIES:
+            order = APPROVAL_POLICIES.index
+            if order(value) >= order(current):
                 return None
             return f"a project may only be stricter than {current}"
         case None:

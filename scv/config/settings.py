@@ -7,11 +7,14 @@ What a project file may do with a key is data on the field: `forbidden`,
 
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_args
 
 from scv.shapes import Bounds
 
 ProjectRule = Literal["forbidden", "lower", "raise", "off", "stricter", "free"]
+ApprovalPolicy = Literal["on-risk", "always", "never"]
+APPROVAL_POLICIES: tuple[ApprovalPolicy, ...] = get_args(ApprovalPolicy)
+"""From the loosest to the strictest."""
 Count = Annotated[int, Bounds(1)]
 Amount = Annotated[int, Bounds(0)]
 Name = Annotated[str, Bounds(1)]
@@ -106,7 +109,7 @@ class ContextSettings:
 class ToolSettings:
     """Approval and limits of tools."""
 
-    approval_policy: Literal["on-risk", "always", "never"] = setting(
+    approval_policy: ApprovalPolicy = setting(
         "on-risk",
         "When to ask: on-risk (before changes), always (about everything), "
         "never (read only: changes are denied).",

@@ -15,7 +15,7 @@ from scv.core.log import EventLog
 from scv.core.ports import Asker, PreparedCall
 from scv.core.question import build
 from scv.core.records import ApprovalRecord, Change, Json, Store
-from scv.errors import InvalidParams, StoreError
+from scv.errors import InvalidParams
 from scv.wire.errors import refuse
 from scv.wire.limits import PENDING_APPROVALS
 
@@ -47,17 +47,10 @@ class _Open:
 class ApprovalDesk:
     """Asks, takes answers, withdraws."""
 
-    def __init__(
-        self,
-        log: EventLog,
-        store: Store,
-        asker: Asker,
-        changed: Callable[[], None],
-    ) -> None:
+    def __init__(self, log: EventLog, store: Store, asker: Asker) -> None:
         self._log = log
         self._store = store
         self._asker = asker
-        self._changed = changed
         self._open: dict[str, _Open] = {}
 
     def pending(self) -> list[Json]:
@@ -81,7 +74,11 @@ class ApprovalDesk:
         """Put one question and wait for its answer.
 
         Cancelling withdraws the question. After `timeout_seconds` without an
-        answer it is a denial; 0 denies as soon as nobody can answer.
+        answer it is a denial; 0 denies as soon as nobody can answer. The question
+        is on disk before anybody sees it.
+
+        Raises:
+            StoreError: It could not be kept; nobody was asked.
         """
         if len(self._open) >= PENDING_APPROVALS:
             return Answer("denied", reason="too many open questions")
@@ -113,14 +110,20 @@ class ApprovalDesk:
             )
         )
         self._open[approval_id] = entry
-        self._store.enqueue((entry.record,))
         on_open(approval_id)
-        number = self._log.append(
-            "approval.requested", {"approval": body}, turn_id=turn_id, item_id=item_id
+        self._log.append(
+            "approval.requested",
+            {"approval": body},
+            turn_id=turn_id,
+            item_id=item_id,
+            held=True,
         )
-        self._changed()
         try:
-            await self._log.told(number)  # the event goes before the request
+            await self._log.commit(entry.record)
+        except BaseException:
+            del self._open[approval_id]
+            raise
+        try:
             attended = entry.answer is not None or self._asker.offer(session_id, body)
             if not attended:
                 self.unattended(approval_id)
@@ -236,7 +239,6 @@ class ApprovalDesk:
         self._open.pop(entry.record.id, None)
         self._asker.withdraw(self._log.session_id, entry.record.id)
         entry.done.set()
-        self._changed()
 
     @staticmethod
     def _resolution(

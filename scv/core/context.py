@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import TYPE_CHECKING
 
 from scv.core.history import AssistantEntry, Entry, NoteEntry, OutputEntry, UserEntry
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from scv.config.settings import ContextSettings
 
 MESSAGE_OVERHEAD_TOKENS = 4
+LAST_WORDS = 240
+"""Characters of a message that the note about it keeps."""
 
 
 class ContextLimit(ScvError):
@@ -58,21 +61,34 @@ def _size_bytes(entry: Entry) -> int:
             return len(content.encode("utf-8", "replace")) + 70
 
 
-class Estimator:
-    """Token estimates of history entries, remembered while the entry lives."""
+class Scale:
+    """Weighs the entries of a history that grows at its end, each of them once."""
 
-    def __init__(self, bytes_per_token: int) -> None:
-        self._divisor = bytes_per_token
-        self._known: dict[int, tuple[Entry, int]] = {}
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._sizes: list[int] = []
 
-    def tokens(self, entry: Entry) -> int:
-        """Estimate one entry."""
-        known = self._known.get(id(entry))
-        if known is not None and known[0] is entry:
-            return known[1]
-        tokens = -(-_size_bytes(entry) // self._divisor) + MESSAGE_OVERHEAD_TOKENS
-        self._known[id(entry)] = (entry, tokens)
-        return tokens
+    def sizes(self, history: Sequence[Entry]) -> Sequence[int]:
+        """Size every entry in bytes of its serialised form, about."""
+        if not self._continues(history):
+            # entries stay in the lists until all is weighed, so ids stay theirs
+            known = dict(zip(map(id, self._entries), self._sizes, strict=True))
+            sizes = [known.get(id(entry)) or _size_bytes(entry) for entry in history]
+            self._entries, self._sizes = list(history), sizes
+        new = history[len(self._entries) :]
+        self._sizes.extend(map(_size_bytes, new))
+        self._entries.extend(new)
+        return self._sizes
+
+    def _continues(self, history: Sequence[Entry]) -> bool:
+        known = self._entries
+        return len(known) <= len(history) and all(map(is_, known, history))
+
+
+def tokens_of(sizes: Sequence[int], bytes_per_token: int) -> list[int]:
+    """Estimate tokens of entries of these sizes."""
+    overhead = MESSAGE_OVERHEAD_TOKENS
+    return [-(-size // bytes_per_token) + overhead for size in sizes]
 
 
 def _line(entry: Entry) -> str:
@@ -86,12 +102,38 @@ def _line(entry: Entry) -> str:
             label, body = f"tool {name} {'failed' if is_error else 'ok'}", content
         case NoteEntry(text):
             label, body = "earlier", text
-    return f"{label}: {' '.join(body.split())[-240:]}"
+    return f"{label}: {_last_words(body)}"
 
 
-def _note(entries: Sequence[Entry], limit: int) -> str:
-    first = f"{len(entries)} earlier messages are left out; their last words:"
-    return "\n".join([first, *map(_line, entries)])[:limit]
+def _last_words(text: str) -> str:
+    near_end = text[-20 * LAST_WORDS :]
+    words = " ".join(near_end.split())
+    if len(words) < LAST_WORDS and len(near_end) < len(text):  # mostly blank
+        words = " ".join(text.split())
+    return words[-LAST_WORDS:]
+
+
+class _Notes:
+    """Notes about ever longer beginnings of a history.
+
+    A line is written once, and only as many lines as a note can hold.
+    """
+
+    def __init__(self, history: Sequence[Entry], limit: int) -> None:
+        self._history = history
+        self._limit = limit
+        self._lines: list[str] = []
+        self._length = 0
+
+    def about(self, count: int) -> str:
+        """Write the note about the first `count` entries, which never shrink."""
+        lines = self._lines
+        while len(lines) < count and self._length < self._limit:
+            line = _line(self._history[len(lines)])
+            lines.append(line)
+            self._length += len(line) + 1
+        first = f"{count} earlier messages are left out; their last words:"
+        return "\n".join([first, *lines])[: self._limit]
 
 
 def static_tokens(
@@ -115,7 +157,7 @@ def select(
     *,
     static: int,
     settings: ContextSettings,
-    estimator: Estimator,
+    scale: Scale,
 ) -> Selection:
     """Choose the newest groups that fit and note what is left out.
 
@@ -123,7 +165,7 @@ def select(
         ContextLimit: The newest group alone is over the budget.
     """
     budget = settings.max_tokens - static
-    sizes = [estimator.tokens(entry) for entry in history]
+    sizes = tokens_of(scale.sizes(history), settings.bytes_per_token)
     total = sum(sizes)
     if budget <= 0:
         raise ContextLimit(
@@ -132,24 +174,26 @@ def select(
         )
     if total <= budget:
         return Selection(history, static + total, static + total, 0)
-    starts = [
-        index for index, entry in enumerate(history) if isinstance(entry, UserEntry)
-    ]
-    cuts = [start for start in starts if start > 0]
-    kept = {start: sum(sizes[start:]) for start in cuts}
-    fitting = [start for start in cuts if kept[start] <= budget]
-    for start in fitting:
-        note = _note(history[:start], settings.summary_max_chars)
+    fitting: list[tuple[int, int]] = []
+    """Where the kept part may begin, and its tokens; the newest first."""
+    kept = 0
+    for start in range(len(history) - 1, 0, -1):
+        kept += sizes[start]
+        if kept > budget:
+            break
+        if isinstance(history[start], UserEntry):
+            fitting.append((start, kept))
+    notes = _Notes(history, settings.summary_max_chars)
+    for start, kept in reversed(fitting):
+        note = notes.about(start)
         cost = _note_tokens(note, settings)
-        room = budget - kept[start]
-        if cost > room and start == fitting[-1]:
+        room = budget - kept
+        if cost > room and start == fitting[0][0]:
             note = _fit(note, room, settings)
             cost = _note_tokens(note, settings)
         if note and cost <= room:
             entries = [NoteEntry(note), *history[start:]]
-            return Selection(
-                entries, static + total, static + kept[start] + cost, start
-            )
+            return Selection(entries, static + total, static + kept + cost, start)
     raise ContextLimit(
         "the newest prompt and what followed it do not fit the model's context"
         f" of {settings.max_tokens} tokens; start a new session or send less"
@@ -168,7 +212,12 @@ def _fit(note: str, room: int, settings: ContextSettings) -> str:
 
 
 def trim_history(
-    history: list[Entry], *, max_messages: int, max_bytes: int, note_chars: int
+    history: list[Entry],
+    *,
+    max_messages: int,
+    max_bytes: int,
+    note_chars: int,
+    scale: Scale,
 ) -> tuple[list[Entry], int]:
     """Drop the oldest groups until the history is within its limits.
 
@@ -180,7 +229,7 @@ def trim_history(
         ContextLimit: The newest group alone is over a limit.
     """
     removed = 0
-    sizes = [_size_bytes(entry) for entry in history]
+    sizes = scale.sizes(history)
     total = sum(sizes)
     start = 0
     while len(history) - start > max_messages or total > max_bytes:
@@ -202,4 +251,5 @@ def trim_history(
         start = following
     if not removed:
         return history, 0
-    return [NoteEntry(_note(history[:start], note_chars)), *history[start:]], removed
+    note = _Notes(history, note_chars).about(start)
+    return [NoteEntry(note), *history[start:]], removed

@@ -25,7 +25,6 @@ from anyio import CancelScope
 
 from scv.core.ids import now_ms
 from scv.core.records import HOLE, Change, EventRecord, Store
-from scv.errors import StoreError
 from scv.wire.event import NOT_DURABLE
 from scv.wire.limits import EVENT_NUMBER_BLOCK
 
@@ -88,7 +87,6 @@ class EventLog:
         self._waiting: deque[_Waiting] = deque()
         self._held_records: list[EventRecord] = []
         self._followers: list[Follower] = []
-        self._released: asyncio.Event | None = None
         self._prefix = (
             f'{{"sessionId":{json.dumps(session_id)},"epoch":{json.dumps(epoch)},'
         ).encode()
@@ -172,21 +170,6 @@ class EventLog:
             item_id,
             False,
         )
-
-    def skip_to(self, number: int) -> None:
-        """Cover all numbers up to `number` with nothing (they are lost)."""
-        if number > self.last:
-            first = self.published + 1
-            self.last = self.published = number
-            params = self.batch_params(first, number, [])
-            self._emit(Published(first, number, b"", params))
-
-    async def told(self, number: int) -> None:
-        """Wait until an event has left: it may stand behind one that is held."""
-        while self.published < number:
-            if self._released is None:
-                self._released = asyncio.Event()
-            await self._released.wait()
 
     async def commit(self, *changes: Change) -> None:
         """Put everything so far on disk, synced, then publish what was held for it.
@@ -281,9 +264,6 @@ class EventLog:
                 self.unfollow(follower)
 
     def _release(self) -> None:
-        if self._released is not None:
-            self._released.set()
-            self._released = None
         while self._waiting:
             event = self._waiting[0]
             if (event.held and event.number > self._synced) or (

@@ -10,10 +10,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from scv.config.settings import APPROVAL_POLICIES, ApprovalPolicy
 from scv.core.ports import Risk
-
-Policy = Literal["on-risk", "always", "never"]
-STRICTNESS: dict[str, int] = {"on-risk": 0, "always": 1, "never": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class Verdict:
     reason: str
 
 
-def judge(policy: Policy, risk: Risk) -> Verdict:
+def judge(policy: ApprovalPolicy, risk: Risk) -> Verdict:
     """Apply the table."""
     if policy == "always":
         return Verdict("ask", "policy always: every call asks")
@@ -35,6 +33,6 @@ def judge(policy: Policy, risk: Risk) -> Verdict:
     return Verdict("ask", f"policy on-risk: {risk} calls ask")
 
 
-def stricter(first: Policy, second: Policy) -> Policy:
+def stricter(first: ApprovalPolicy, second: ApprovalPolicy) -> ApprovalPolicy:
     """Choose the one that allows less."""
-    return first if STRICTNESS[first] >= STRICTNESS[second] else second
+    return max(first, second, key=APPROVAL_POLICIES.index)

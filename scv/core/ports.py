@@ -178,17 +178,26 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should know of what a session works with, said once."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Runtime:
     """What a session works with: resolved settings, a model, tools by name.
 
-    `notices` are sentences about configuration that was ignored.
+    `effort` is how hard the model shall think, in the endpoint's own word.
     """
 
     settings: Settings
     model: Model
     tools: Mapping[str, Tool]
     instructions: str
-    notices: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    effort: str | None = None
 
 
 class Progress(Protocol):

@@ -92,6 +92,15 @@ class DeltasDone:
 
 
 @dataclass(frozen=True, slots=True)
+class EventReplaced:
+    """A later event says all that the one numbered `number` said: it may go."""
+
+    session_id: str
+    epoch: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryRecord:
     """One entry of what the model has seen, at `position` (0, 1, …)."""
 
@@ -133,11 +142,12 @@ Change = (
     | ItemRecord
     | EventRecord
     | DeltasDone
+    | EventReplaced
     | HistoryRecord
     | ApprovalRecord
     | OpRecord
 )
-"""Every record but events and DeltasDone replaces an earlier one with the same key."""
+"""Every `…Record` but events replaces an earlier one with the same key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +191,10 @@ class Store(Protocol):
         items not completed, whole history, pending approvals."""
         ...
 
+    async def session(self, session_id: str) -> SessionRecord | None:
+        """Read a session's own row."""
+        ...
+
     async def sessions(
         self,
         *,
@@ -200,6 +214,12 @@ class Store(Protocol):
 
         At least one event comes, even when it alone is over the limit.
         """
+        ...
+
+    async def events_exceed(
+        self, session_id: str, epoch: str, *, after: int, limit_bytes: int
+    ) -> bool:
+        """Tell whether the events that begin behind `after` are above a size."""
         ...
 
     async def last_event(self, session_id: str, epoch: str) -> int:

@@ -39,12 +39,12 @@ async def recover(store: Store, stored: StoredSession) -> StoredSession:
     """
     session = stored.session
     open_turns = [turn for turn in stored.turns if turn.state != "ended"]
-    clean = not open_turns and session.ceiling == session.last_seq
+    last = await store.last_event(session.id, session.epoch)
+    clean = not open_turns and session.ceiling == session.last_seq >= last
     if clean:
         return stored
     changes: list[Change] = []
-    last = await store.last_event(session.id, session.epoch)
-    number = session.ceiling
+    number = max(session.ceiling, last)  # some may have been kept beyond the ceiling
     if number > last:
         changes.append(
             EventRecord(session.id, session.epoch, last + 1, number, HOLE, None, b"")

@@ -7,16 +7,16 @@ must be durable is then committed before anybody is told.
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from anyio import CancelScope, Lock
 
 from scv.core.approval import ApprovalDesk
-from scv.core.context import ContextLimit, Estimator, trim_history
+from scv.core.context import ContextLimit, Scale, trim_history
 from scv.core.history import Entry, UserEntry
 from scv.core.ids import new_id, now_ms
 from scv.core.log import EventLog
-from scv.core.ports import Asker, Runtime, TokenUsage
+from scv.core.ports import Asker, Notice, Runtime, TokenUsage
 from scv.core.prompt import prompt_text
 from scv.core.records import (
     Change,
@@ -33,9 +33,6 @@ from scv.core.turn import Turn, TurnContext, TurnEnd, duration_ms, run_steps
 from scv.core.visible import one_line
 from scv.errors import StoreError
 from scv.wire.errors import refuse
-
-if TYPE_CHECKING:
-    from scv.config.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +81,8 @@ class Session:
         self.turn: Turn | None = None
         self.last_turn = last_turn
         self.closed = False
-        self._told: set[str] = set()
+        self._drains = 0
+        self._told: set[Notice] = set()
         self._updating = Lock()
         self._positions = len(history)
         self._store = store
@@ -92,7 +90,7 @@ class Session:
         self._equip = equip
         self._spawn = spawn
         self._runtime: Runtime | None = None
-        self._estimator: Estimator | None = None
+        self._scale = Scale()
         self.log = EventLog(
             record.id,
             record.epoch,
@@ -103,7 +101,7 @@ class Session:
             spawn=spawn,
         )
         self.transcript = Transcript(self.log, store)
-        self.desk = ApprovalDesk(self.log, store, asker, lambda: None)
+        self.desk = ApprovalDesk(self.log, store, asker)
 
     # --- views ---
 
@@ -238,7 +236,10 @@ class Session:
             self._set_state(turn, "cancelling")
         turn.scope.cancel()
         receipt["approvals"] = self.desk.cancel()
-        self._store.enqueue((make_op(result),))
+        try:
+            await self.log.commit(make_op(result))
+        except StoreError as error:  # the turn is cancelled all the same
+            logger.warning("session %s: %s", self.id, error.message)
         return result
 
     async def answer(
@@ -313,17 +314,36 @@ class Session:
             self._runtime = runtime
         return result
 
-    async def close(self) -> None:
-        """End a running turn, put everything on disk, give the session up."""
+    async def drain(self) -> None:
+        """Wait for the end of a running turn; from now on no other one starts.
+
+        Cancelling takes that back.
+        """
+        self._drains += 1
+        try:
+            if self.turn is not None:
+                await self.turn.ended.wait()
+        except BaseException:
+            self._drains -= 1
+            raise
+
+    async def close(self, *changes: Change) -> None:
+        """End a running turn, put everything on disk, give the session up.
+
+        Raises:
+            StoreError: The final numbers and `changes` could not be kept.
+        """
         self.closed = True
         await self.end_turn("closed")
-        await self.release()
+        await self._release(*changes)
 
     async def end_turn(self, reason: str) -> None:
         """Cancel a running turn and wait for its end."""
         turn = self.turn
         if turn is not None:
-            turn.cancel_reason = turn.cancel_reason or reason
+            if turn.cancel_reason is None:
+                turn.cancel_reason = reason
+                self._set_state(turn, "cancelling")
             turn.scope.cancel()
             self.desk.cancel()
             await turn.ended.wait()
@@ -334,22 +354,25 @@ class Session:
             self.environment = environment
             self._runtime = None
 
-    async def release(self) -> None:
-        """Write the final numbers and free the lock; no turn may be running."""
-        self.closed = True
+    # --- inside ---
+
+    async def _release(self, *changes: Change) -> None:
+        """Write the final numbers and free the lock."""
         self.log.flush_delta()
+        final = replace(self._row(), ceiling=self.log.last)
         try:
-            await self._store.commit((replace(self._row(), ceiling=self.log.last),))
-        except StoreError as error:
-            logger.warning("session %s: %s", self.id, error.message)
+            await self._store.commit((final, *changes))
         finally:
             self._lock.release()
-
-    # --- inside ---
 
     def _check_open(self) -> None:
         if self.closed:
             raise refuse("session.not_found", "the session is closed; attach again")
+        if self._drains:
+            raise refuse(
+                "draining",
+                "the session closes when its turn has ended; attach again then",
+            )
 
     def _set(self, **fields: Any) -> None:
         self.record = replace(self.record, **fields)
@@ -415,7 +438,7 @@ class Session:
                 self._set_state(turn, "preparing")
                 await self._tell(turn, runtime.notices)
                 await self._trim(turn, runtime)
-                end = await run_steps(turn, self._context(runtime.settings))
+                end = await run_steps(turn, self._context())
         except ContextLimit as error:
             end = _failed("history_limit", error.message)
         except Exception:
@@ -469,14 +492,14 @@ class Session:
             self.turn = None
             turn.ended.set()
 
-    async def _tell(self, turn: Turn, notices: tuple[str, ...]) -> None:
+    async def _tell(self, turn: Turn, notices: tuple[Notice, ...]) -> None:
         """Write each notice once in the life of this session."""
-        for text in notices:
-            if text not in self._told:
+        for notice in notices:
+            if notice not in self._told:
                 await turn.until_kept()
-                self._told.add(text)
+                self._told.add(notice)
                 self.transcript.add(
-                    "notice", turn.id, code="config.ignored", message=text
+                    "notice", turn.id, code=notice.code, message=notice.message
                 )
 
     async def _trim(self, turn: Turn, runtime: Runtime) -> None:
@@ -486,6 +509,7 @@ class Session:
             max_messages=limits.max_messages,
             max_bytes=limits.max_history_bytes,
             note_chars=runtime.settings.context.summary_max_chars,
+            scale=self._scale,
         )
         if removed:
             await turn.until_kept()
@@ -496,9 +520,7 @@ class Session:
                 message=f"{removed} old messages left the model's history",
             )
 
-    def _context(self, settings: "Settings") -> TurnContext:
-        if self._estimator is None:
-            self._estimator = Estimator(settings.context.bytes_per_token)
+    def _context(self) -> TurnContext:
         return TurnContext(
             session_id=self.id,
             workspace=self.record.root,
@@ -507,7 +529,7 @@ class Session:
             store=self._store,
             transcript=self.transcript,
             desk=self.desk,
-            estimator=self._estimator,
+            scale=self._scale,
             history=self.history,
             remember=self._remember,
             set_state=self._set_state,

@@ -17,13 +17,14 @@ from anyio.lowlevel import checkpoint
 
 from scv.core.approval import Answer, ApprovalDesk
 from scv.core.digest import call_digest, policy_revision
+from scv.core.excerpt import excerpt, shown_arguments
 from scv.core.history import Call
 from scv.core.policy import judge
 from scv.core.ports import PreparedCall, Tool, ToolResult
 from scv.core.records import Json, Store
 from scv.core.transcript import Transcript
 from scv.core.visible import one_line
-from scv.errors import BadArguments, NotFound, Stale, ToolError
+from scv.errors import BadArguments, NotFound, Stale, StoreError, ToolError
 
 if TYPE_CHECKING:
     from scv.config.settings import Settings
@@ -32,8 +33,9 @@ logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
 """Questions for one call whose target keeps changing under the approver."""
-RESULT_DIFF_CHARACTERS = 48 * 1024
-ARGUMENTS_SHOWN = 64 * 1024
+OUTPUT_BYTES = 96 * 1024
+"""JSON of an output as front ends see it; the model's own limit is in the settings."""
+DIFF_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,14 @@ async def run_call(call: Call, context: CallContext) -> Finished:
         context.turn_id,
         callId=call.call_id,
         name=one_line(call.name, 128),
-        arguments=call.arguments[:ARGUMENTS_SHOWN],
+        arguments=shown_arguments(call.arguments),
     )
     try:
         return await _attempt(call, item, context)
     except ToolError as error:
         return _fail(item, context, error.message)
+    except StoreError as error:
+        return _fail(item, context, f"the question could not be kept: {error.message}")
     except Exception:
         logger.exception("tool %s failed (item %s)", item["name"], item["id"])
         return _fail(item, context, "the tool failed inside SCV; its log says why")
@@ -157,12 +161,9 @@ async def _attempt(call: Call, item: Json, context: CallContext) -> Finished:
         raise NotFound(f"there is no tool of this name; the tools are: {names}")
     arguments = parse_arguments(call.arguments)
     prepared = await tool.prepare(arguments)
-    item.update(
-        arguments=prepared.arguments,
-        title=one_line(prepared.title, 200),
-        risk=prepared.risk,
-    )
     for attempt in range(1, MAX_ATTEMPTS + 1):
+        shown = _shown(prepared)
+        item.update(shown)
         digest = _digest(prepared, item, call, context)
         verdict = judge(context.settings().tools.approval_policy, prepared.risk)
         if verdict.action == "deny":
@@ -170,7 +171,7 @@ async def _attempt(call: Call, item: Json, context: CallContext) -> Finished:
             return _deny(item, context, text, stop=False)
         if verdict.action == "ask":
             answer = await _ask(
-                prepared, item, call, context, digest, attempt, verdict.reason
+                prepared, item, call, context, digest, attempt, verdict.reason, shown
             )
             if answer.outcome == "cancelled":
                 await checkpoint()  # the turn's own cancellation arrives here
@@ -185,19 +186,22 @@ async def _attempt(call: Call, item: Json, context: CallContext) -> Finished:
                 continue
             prepared = again
         context.set_state("tools")
-        context.transcript.update(
-            item,
-            status="in_progress",
-            arguments=prepared.arguments,
-            title=item["title"],
-            risk=item["risk"],
-        )
+        context.transcript.update(item, status="in_progress", **shown)
         try:
             result = await tool.run(prepared, _Progress(item, context))
         finally:
             context.processes.clear()
         return await _complete(item, context, result)
     raise Stale("what this call would change keeps changing; look at it again")
+
+
+def _shown(prepared: PreparedCall) -> Json:
+    """Say what a call will do, in its item."""
+    return {
+        "arguments": shown_arguments(prepared.arguments),
+        "title": one_line(prepared.title, 200),
+        "risk": prepared.risk,
+    }
 
 
 def _digest(
@@ -222,15 +226,14 @@ async def _ask(
     digest: str,
     attempt: int,
     reason: str,
+    shown: Json,
 ) -> Answer:
     def on_open(approval_id: str) -> None:
         context.transcript.update(
             item,
             status="waiting_approval",
             approvalId=approval_id,
-            arguments=prepared.arguments,
-            title=item["title"],
-            risk=prepared.risk,
+            **shown,
         )
         context.set_state("waiting_approval")
 
@@ -256,7 +259,7 @@ class _Progress:
         self._context = context
 
     def output(self, text: str) -> None:
-        self._context.transcript.update(self._item, progress=text)
+        self._context.transcript.progress(self._item, text)
 
     def process(self, pid: int) -> None:
         self._context.processes.add(pid)
@@ -269,22 +272,41 @@ async def _complete(item: Json, context: CallContext, result: ToolResult) -> Fin
         "truncated": result.truncated,
     }
     output = result.output
-    with CancelScope(shield=True):
-        if result.full_output is not None:
-            outcome["blobId"] = await context.store.put_blob(
-                result.full_output, "text/plain; charset=utf-8", context.session_id
-            )
-            output = with_handle(output, outcome["blobId"])
-            outcome["output"] = output
+    blob_id = await _keep_whole(result, item, context)
+    if blob_id is not None:
+        outcome["blobId"] = blob_id
+        output = with_handle(output, blob_id)
+    outcome["output"] = excerpt(output, OUTPUT_BYTES)
     if result.total_bytes is not None:
         outcome["totalBytes"] = result.total_bytes
     if result.diff is not None:
-        outcome["diff"] = result.diff[:RESULT_DIFF_CHARACTERS]
+        outcome["diff"] = excerpt(result.diff, DIFF_BYTES)
     item.pop("progress", None)
     context.transcript.complete(
         item, "completed" if result.success else "failed", result=outcome
     )
     return Finished(result.success, output)
+
+
+async def _keep_whole(
+    result: ToolResult, item: Json, context: CallContext
+) -> str | None:
+    """Store the whole of a cut output; None when there is none, or no room for it.
+
+    The call has had its effect, so a disk that is full must not make a failure of it.
+    """
+    blob_id = None
+    if result.full_output is not None:
+        try:
+            with CancelScope(shield=True):
+                blob_id = await context.store.put_blob(
+                    result.full_output, "text/plain; charset=utf-8", context.session_id
+                )
+        except StoreError as error:
+            logger.warning(
+                "item %s: its whole output is lost: %s", item["id"], error.message
+            )
+    return blob_id
 
 
 def with_handle(output: str, blob_id: str) -> str:

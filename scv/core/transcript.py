@@ -4,7 +4,7 @@ from typing import Any
 
 from scv.core.ids import new_id, now_ms
 from scv.core.log import EventLog
-from scv.core.records import DeltasDone, ItemRecord, Json, Store
+from scv.core.records import DeltasDone, EventReplaced, ItemRecord, Json, Store
 
 
 class Transcript:
@@ -17,6 +17,8 @@ class Transcript:
         self._seqs: dict[str, int] = {}
         self._grown: dict[str, list[str]] = {}
         self._lengths: dict[str, int] = {}
+        self._progress: dict[str, int] = {}
+        """Number of the newest event about the progress of an item."""
 
     def add(
         self, kind: str, turn_id: str | None, *, held: bool = False, **fields: Any
@@ -80,6 +82,27 @@ class Transcript:
             item_id=item["id"],
         )
 
+    def progress(self, item: Json, text: str) -> None:
+        """Replace what a running item tells of itself; the log keeps only the newest.
+
+        A later event of the item covers the numbers of those that were.
+        """
+        item["progress"] = text
+        number = self._log.append(
+            "item.updated",
+            {"patch": {"progress": text}},
+            turn_id=item["turnId"],
+            item_id=item["id"],
+        )
+        self._forget_progress(item["id"])
+        self._progress[item["id"]] = number
+
+    def _forget_progress(self, item_id: str) -> None:
+        number = self._progress.pop(item_id, None)
+        if number is not None:
+            log = self._log
+            self._store.enqueue((EventReplaced(log.session_id, log.epoch, number),))
+
     def complete(self, item: Json, status: str, **fields: Any) -> None:
         """End an item: from now on it never changes."""
         item_id = item["id"]
@@ -91,6 +114,7 @@ class Transcript:
         del self._open[item_id]
         self._grown.pop(item_id, None)
         self._lengths.pop(item_id, None)
+        self._forget_progress(item_id)
         self._store.enqueue(
             (
                 self._record(item, seq),

@@ -15,7 +15,7 @@ from anyio import CancelScope, Event
 from anyio.lowlevel import checkpoint
 
 from scv.core.approval import ApprovalDesk
-from scv.core.context import ContextLimit, Estimator, select, static_tokens
+from scv.core.context import ContextLimit, Scale, select, static_tokens
 from scv.core.history import AssistantEntry, Call, Entry, NoteEntry, OutputEntry
 from scv.core.ids import now_ms
 from scv.core.log import EventLog
@@ -92,7 +92,7 @@ class TurnContext:
     store: Store
     transcript: Transcript
     desk: ApprovalDesk
-    estimator: Estimator
+    scale: Scale
     history: list[Entry]
     remember: Callable[[Entry, str], None]
     set_state: Callable[[Turn, str], None]
@@ -145,7 +145,7 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
             context.history,
             static=static,
             settings=settings.context,
-            estimator=context.estimator,
+            scale=context.scale,
         )
         if selection.removed:
             await turn.until_kept()
@@ -162,6 +162,7 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
             tuple(selection.entries),
             specs,
             context.session_id,
+            runtime.effort,
         )
         done = await _respond(turn, context, runtime.model, request)
         context.used(turn, done.usage, selection.after_tokens)
@@ -334,20 +335,28 @@ async def bounded_text(
     put_blob: Callable[[bytes, str, str], Awaitable[str]],
     session_id: str,
 ) -> dict[str, Any]:
-    """Return `text`, or head + tail + `blobId` when it is above 192 KiB."""
+    """Return `text`, or head + tail + `blobId` when it is above 192 KiB.
+
+    A disk that refuses costs the blob, not the text that was shown.
+    """
     data = text.encode("utf-8", "replace")
     if len(data) <= ITEM_TEXT_BYTES:
         return {"text": text}
-    with CancelScope(shield=True):
-        blob_id = await put_blob(data, "text/plain; charset=utf-8", session_id)
     half = ITEM_TEXT_BYTES // 2
     head = data[:half].decode("utf-8", "ignore")
     tail = data[-half:].decode("utf-8", "ignore")
     left_out = len(data) - 2 * half
-    return {
-        "text": f"{head}\n[… {left_out} bytes left out …]\n{tail}",
-        "blobId": blob_id,
-    }
+    fields = {"text": f"{head}\n[… {left_out} bytes left out …]\n{tail}"}
+    try:
+        with CancelScope(shield=True):
+            fields["blobId"] = await put_blob(
+                data, "text/plain; charset=utf-8", session_id
+            )
+    except StoreError as error:
+        logger.warning(
+            "session %s: a whole answer is lost: %s", session_id, error.message
+        )
+    return fields
 
 
 def duration_ms(turn: Turn) -> int:

@@ -13,11 +13,13 @@ from scv.core.ids import new_id
 from scv.core.visible import one_line
 from scv.errors import (
     InvalidMessage,
+    InvalidParams,
     NotInitialized,
     RequestRefused,
     ScvError,
     UnknownMethod,
 )
+from scv.server.uploads import Uploads
 from scv.wire import PROTOCOL_MAJOR, PROTOCOL_MINOR, limits
 from scv.wire.errors import refuse
 from scv.wire.schema_hash import SCHEMA_HASH
@@ -57,8 +59,9 @@ class Connection:
         self.exit_code: int | None = None
         self.streams: dict[str, Stream] = {}
         self.roles: dict[str, str] = {}
-        self.uploads: dict[str, bytearray] = {}
+        self.uploads = Uploads()
         self._tasks = tasks
+        self._is_initializing = False
         self._is_initialized = False
         self._is_shut_down = False
         self._resume: list[Json] = []
@@ -102,6 +105,8 @@ class Connection:
                 await task(*args)
             except ScvError as error:
                 logger.warning("connection %s: %s", self.id, error.message)
+            except Exception:  # the server and its other front ends outlive a bug
+                logger.exception("connection %s: a task failed", self.id)
 
         self._tasks.start_soon(run)
 
@@ -218,9 +223,17 @@ class Connection:
     # --- handshake ---
 
     async def _initialize(self, params: Any) -> Json:
-        if self._is_initialized:
-            raise InvalidMessage("`initialize` was already served")
-        params = params if isinstance(params, dict) else {}
+        if self._is_initialized or self._is_initializing:
+            raise InvalidMessage("`initialize` comes once")
+        self._is_initializing = True
+        try:
+            result = await self._greet(params if isinstance(params, dict) else {})
+        finally:
+            self._is_initializing = False
+        self._is_initialized = True
+        return result
+
+    async def _greet(self, params: Json) -> Json:
         experimental = _table(_table(params.get("capabilities")).get("experimental"))
         info = _table(params.get("clientInfo"))
         name = info.get("name")
@@ -233,13 +246,9 @@ class Connection:
         if "scv" in experimental:
             handshake = await self._handshake(_table(experimental["scv"]))
             result["capabilities"]["experimental"] = {"scv": handshake}
-        self._is_initialized = True
         process_id = params.get("processId")
-        is_local = (
-            self.server.transport == "stdio"
-        )  # elsewhere it may be another host's
-        if is_local and type(process_id) is int:
-            self.server.watch_parent(process_id, self)
+        if self.server.transport == "stdio" and type(process_id) is int:
+            self.server.watch_parent(process_id, self)  # elsewhere: another host's
         return result
 
     async def _handshake(self, wanted: Json) -> Json:
@@ -254,9 +263,19 @@ class Connection:
                 path="capabilities.experimental.scv.clientId",
                 retry=False,
             )
+        role = wanted.get("role", "controller")
+        if role not in ("controller", "observer"):
+            raise InvalidParams(
+                "experimental.scv.role must be `controller` or `observer`",
+                data={
+                    "code": "params.invalid",
+                    "retryable": False,
+                    "path": "capabilities.experimental.scv.role",
+                },
+            )
         self.is_scv = True
         self.client_id = client_id
-        self.role = "observer" if wanted.get("role") == "observer" else "controller"
+        self.role = role
         self.features = _table(wanted.get("features"))
         points = wanted.get("resume")
         resumed = [
@@ -276,7 +295,7 @@ class Connection:
         }
 
     async def _resume_point(self, point: Json) -> Json:
-        from scv.server.handlers.session import resume_status
+        from scv.server.handlers.reading import resume_status
 
         status = await resume_status(self.server, point)
         if status["status"] in ("replaying", "current"):

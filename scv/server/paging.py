@@ -3,6 +3,7 @@
 import base64
 import binascii
 
+from scv.shapes import LARGEST_INTEGER
 from scv.wire.errors import refuse
 
 
@@ -19,8 +20,9 @@ def decode_cursor(cursor: str) -> tuple[int, str]:
     """
     try:
         number, _, text = base64.urlsafe_b64decode(cursor).decode().partition(":")
-        if not text:
+        place = int(number)
+        if not text or abs(place) > LARGEST_INTEGER:
             raise ValueError("no place")
-        return int(number), text
+        return place, text
     except (ValueError, binascii.Error):
         raise refuse("cursor.invalid", "this cursor is none of this server") from None

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, Event, create_task_group, sleep, wait_readable
 from anyio.abc import TaskGroup
 
 from scv.core.ids import new_id, now_ms
-from scv.errors import RequestRefused
+from scv.errors import RequestRefused, StoreError
 from scv.rpc import ByteStream, Limits, Peer
 from scv.server.connection import Connection
 from scv.server.courier import Courier
 from scv.server.operations import Operations
+from scv.server.takeover import finish, finish_interrupted, recovered
 from scv.wire.errors import refuse
 from scv.wire.limits import EVENT_NUMBER_BLOCK
 
 if TYPE_CHECKING:
-    from scv.core.records import Json, SessionRecord, Store
+    from scv.core.records import Change, Json, SessionRecord, Store
     from scv.core.session import Equip, Session
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,10 @@ class Server:
         """Close the connection when the process that started it is gone."""
 
         async def watch() -> None:
-            await _wait_for_end(process_id)
+            try:
+                await _wait_for_end(process_id)
+            except (OverflowError, ValueError):
+                return  # the number of no process: there is nothing to watch
             logger.info("process %d is gone, closing", process_id)
             connection.peer.close()
 
@@ -128,7 +132,12 @@ class Server:
             self._opening = Event()
             try:
                 store = await self._open_store()
-                await _finish_interrupted(store)
+                try:
+                    await finish_interrupted(store)
+                except BaseException:
+                    with CancelScope(shield=True), suppress(StoreError):
+                        await store.aclose()
+                    raise
                 self._store = store
             finally:
                 self._opening.set()
@@ -153,28 +162,60 @@ class Server:
             if opening is None:
                 break
             await opening.wait()
+        with self._opens(session_id):
+            return await self._take_over(session_id)
+
+    async def found(self, session_id: str) -> Session | SessionRecord:
+        """Find a session to read, live here or as it is stored; nothing is taken over.
+
+        One that a dead process left is brought to rest; a living one may run it.
+
+        Raises:
+            RequestRefused: 4201 unknown.
+            StoreError: The store failed.
+        """
+        while (session := self.sessions.get(session_id)) is None:
+            opening = self._openings.get(session_id)
+            if opening is None:
+                break
+            await opening.wait()
+        if session is not None:
+            return session
+        store = await self.ready()
+        turn = await store.newest_turn(session_id)
+        if turn is not None and turn.status is None:
+            if session_id in self._openings or session_id in self.sessions:
+                return await self.found(session_id)
+            with self._opens(session_id):
+                await finish(store, session_id)
+        record = await store.session(session_id)
+        if record is None:
+            raise refuse("session.not_found", "there is no session of this id")
+        return record
+
+    @contextmanager
+    def _opens(self, session_id: str) -> Iterator[None]:
+        """Let others who want the session wait for the end of the block."""
         done = self._openings[session_id] = Event()
         try:
-            return await self._take_over(session_id)
+            yield
         finally:
             del self._openings[session_id]
             done.set()
 
     async def _take_over(self, session_id: str) -> Session:
         from scv.core.records import SessionLocked
-        from scv.core.recovery import recover
 
         store = await self.ready()
-        if await store.load(session_id) is None:
+        if await store.session(session_id) is None:
             raise refuse("session.not_found", "there is no session of this id")
         try:
             lock = store.lock_session(session_id)
         except SessionLocked as error:
             raise self._locked(error.pid) from None
         try:
-            stored = await store.load(session_id)
+            stored = await recovered(store, session_id)
             assert stored is not None
-            stored = await recover(store, stored)
         except BaseException:
             lock.release()
             raise
@@ -220,19 +261,22 @@ class Server:
         self.sessions[record.id] = session
         return session
 
-    async def give_up(self, session: Session) -> None:
-        """End a session's turn, put it on disk and let others have it."""
+    async def give_up(self, session: Session, *changes: Change) -> None:
+        """End a session's turn, put it on disk with `changes`, let others have it.
+
+        Raises:
+            StoreError: That could not be kept; the session is given up all the same.
+        """
         while (opening := self._openings.get(session.id)) is not None:
             await opening.wait()
         if self.sessions.get(session.id) is not session:
+            await self.store.commit(changes)
             return
-        done = self._openings[session.id] = Event()  # who wants it back waits for this
-        try:
-            await session.close()
-            del self.sessions[session.id]
-        finally:
-            del self._openings[session.id]
-            done.set()
+        with self._opens(session.id), CancelScope(shield=True):
+            try:
+                await session.close(*changes)
+            finally:
+                del self.sessions[session.id]
 
     def _make_room(self) -> None:
         """Give up idle sessions above the limit, those unused longest first."""
@@ -242,7 +286,13 @@ class Server:
 
     async def _give_up_idle(self, session: Session) -> None:
         if self._is_idle(session):  # nobody came for it meanwhile
+            await self._give_up_quietly(session)
+
+    async def _give_up_quietly(self, session: Session) -> None:
+        try:
             await self.give_up(session)
+        except StoreError as error:
+            logger.warning("session %s: %s", session.id, error.message)
 
     def _is_idle(self, session: Session) -> bool:
         return session.turn is None and not any(
@@ -264,8 +314,7 @@ class Server:
         """End every turn, put everything on disk, close the store."""
         await self.end_turns("client_gone")
         for session in list(self.sessions.values()):
-            await session.close()
-        self.sessions.clear()
+            await self._give_up_quietly(session)
         if self._store is not None:
             await self._store.aclose()
 
@@ -298,26 +347,15 @@ def new_session_record(
     )
 
 
-async def _finish_interrupted(store: Store) -> None:
-    """Bring sessions of dead processes to rest: list them as interrupted."""
-    from scv.core.records import SessionLocked
-    from scv.core.recovery import recover
-
-    for session_id in await store.unfinished_sessions():
-        try:
-            lock = store.lock_session(session_id)
-        except SessionLocked:
-            continue
-        try:
-            stored = await store.load(session_id)
-            if stored is not None:
-                await recover(store, stored)
-        finally:
-            lock.release()
-
-
 async def _wait_for_end(process_id: int) -> None:
-    """Wait until a process is gone; it need not be a child of ours."""
+    """Wait until a process is gone; it need not be a child of ours.
+
+    Raises:
+        ValueError: No process has such a number.
+        OverflowError: The same.
+    """
+    if process_id <= 0:
+        raise ValueError("process numbers are above 0")
     try:
         descriptor = os.pidfd_open(process_id)
     except ProcessLookupError:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from scv.core.records import DeltasDone, EventRecord
+from scv.core.records import DeltasDone, EventRecord, EventReplaced
 from scv.errors import StoreError
 from scv.store._database import (
     Database,
@@ -37,6 +37,7 @@ _DROP_DELTAS = (
     "coalesce((SELECT seq FROM item WHERE session_id=?1 AND id=?3), 0)"
     " AND item_id=?3 AND type='item.delta'"
 )
+_DROP_EVENT = "DELETE FROM event WHERE session_id=? AND epoch=? AND first=?"
 _TOUCH = "INSERT OR REPLACE INTO meta VALUES('synced', ?)"
 """Something to sync, when what a commit shall sync was written before."""
 
@@ -293,6 +294,9 @@ def _apply(connection: "sqlite3.Connection", writes: list[Write]) -> int:
         elif isinstance(write, Row):
             statement, values = write.table.upsert, write.values
             size += len(values[-2]) + _ROW_BYTES
+        elif isinstance(write, EventReplaced):
+            statement = _DROP_EVENT
+            values = (write.session_id, write.epoch, write.number)
         else:
             statement = _DROP_DELTAS
             values = (write.session_id, write.epoch, write.item_id)

@@ -70,6 +70,11 @@ def load(db: "sqlite3.Connection", session_id: str) -> StoredSession | None:
     )
 
 
+def session(db: "sqlite3.Connection", session_id: str) -> SessionRecord | None:
+    """Read one session."""
+    return _one(db, _SESSIONS + "WHERE id=?", (session_id,), _rows.read_session)
+
+
 def sessions(
     db: "sqlite3.Connection",
     *,
@@ -136,6 +141,28 @@ def events(
     finally:
         rows.close()
     return found, True
+
+
+def events_exceed(
+    db: "sqlite3.Connection",
+    session_id: str,
+    epoch: str,
+    after: int,
+    limit_bytes: int,
+) -> bool:
+    """Add up events until they are above a size, or the log ends."""
+    rows = db.execute(
+        "SELECT length(body) FROM event WHERE session_id=? AND epoch=? AND first>?"
+        " ORDER BY first",
+        (session_id, epoch, after),
+    )
+    size = 0
+    for (length,) in rows:
+        size += length
+        if size > limit_bytes:
+            rows.close()
+            return True
+    return False
 
 
 def last_event(db: "sqlite3.Connection", session_id: str, epoch: str) -> int:

@@ -17,6 +17,7 @@ from scv.core.records import (
     ApprovalRecord,
     DeltasDone,
     EventRecord,
+    EventReplaced,
     HistoryRecord,
     ItemRecord,
     OpRecord,
@@ -68,7 +69,7 @@ class BlobRecord:
     mime_type: str
 
 
-Write = Row | EventRecord | DeltasDone
+Write = Row | EventRecord | DeltasDone | EventReplaced
 
 
 class DamagedRow(Exception):
@@ -84,6 +85,7 @@ def prepare(
     | ItemRecord
     | EventRecord
     | DeltasDone
+    | EventReplaced
     | HistoryRecord
     | ApprovalRecord
     | OpRecord
@@ -95,7 +97,7 @@ def prepare(
         TypeError: A body holds something that is not JSON.
     """
     match change:
-        case EventRecord() | DeltasDone():
+        case EventRecord() | DeltasDone() | EventReplaced():
             return change
         case SessionRecord():
             keys: Values = (change.id, change.updated_at, _bytes(change.root))

@@ -92,6 +92,10 @@ class SqliteStore:
         """Read what a new owner of the session needs."""
         return await self._writer.read(partial(_queries.load, session_id=session_id))
 
+    async def session(self, session_id: str) -> SessionRecord | None:
+        """Read a session's own row."""
+        return await self._writer.read(lambda db: _queries.session(db, session_id))
+
     async def sessions(
         self,
         *,
@@ -119,6 +123,14 @@ class SqliteStore:
         """Read events ending behind `after`, at least one, and whether that is all."""
         return await self._writer.read(
             lambda db: _queries.events(db, session_id, epoch, after, limit_bytes)
+        )
+
+    async def events_exceed(
+        self, session_id: str, epoch: str, *, after: int, limit_bytes: int
+    ) -> bool:
+        """Tell whether the events that begin behind `after` are above a size."""
+        return await self._writer.read(
+            lambda db: _queries.events_exceed(db, session_id, epoch, after, limit_bytes)
         )
 
     async def last_event(self, session_id: str, epoch: str) -> int:

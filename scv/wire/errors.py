@@ -59,7 +59,7 @@ MEANINGS: dict[str, str] = {
     "approval.digest": "the answer is bound to another question than the one shown",
     "approval.expired": "the server that asked is gone; nothing was run",
     "protocol.unsupported": "another major version (`supported`), or no `clientId`",
-    "draining": "the server is stopping and takes no new work",
+    "draining": "server or session is closing and takes no new work",
     "limit.rate": "reserved: too many requests in a time",
     "limit.message": "more bytes than `maxBytes`",
     "limit.count": "more at once than the limit that `limit` names",

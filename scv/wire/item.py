@@ -56,7 +56,10 @@ class TextItem(TypedDict):
 
 
 class ToolOutcome(TypedDict):
-    """What a call gave; `output` is what the model reads."""
+    """What a call gave; `output` is what the model reads.
+
+    Above 96 KiB of JSON `output`, and above 64 KiB `diff`, is cut in the middle.
+    """
 
     success: bool
     output: str
@@ -79,7 +82,10 @@ class ToolCall(TypedDict):
     """The model's own id of the call."""
     name: str
     arguments: Any
-    """Normalised arguments; the raw text when they are not valid."""
+    """Normalised arguments; the raw text when they are not valid.
+
+    Above 64 KiB of JSON long texts in it are cut in the middle, or the whole as text.
+    """
     title: NotRequired[str]
     risk: NotRequired[Risk]
     approvalId: NotRequired[Id]

@@ -22,6 +22,8 @@ BLOB_CHUNK_BYTES = 1 * MIB
 """One chunk of `scv/blob/put` or `scv/blob/read`, before base64."""
 BLOB_TOTAL_BYTES = 16 * MIB
 """One uploaded blob."""
+UPLOADS = 16
+"""Unfinished uploads of one connection; together they hold no more than one blob."""
 REQUESTS_IN = 64
 """Requests of one connection that wait for the server at once."""
 REQUESTS_OUT = 32
@@ -33,9 +35,13 @@ ATTACHED_SESSIONS = 64
 PENDING_APPROVALS = 32
 """Open questions of one session; more are denied."""
 REPLAY_BYTES = 16 * MIB
-"""Reserved: bytes that one return to a session may replay."""
+"""Events that one return to a session may replay; beyond it, attach with `history`."""
 REPLAY_PAGE_BYTES = 1 * MIB
 """Events in one answer of `scv/session/replay`."""
+ITEM_PAGE_BYTES = 4 * MIB
+"""Items in one answer."""
+ENVIRONMENT_BYTES = 128 * KIB
+"""Names and values of the variables that a front end gives a session."""
 BACKLOG_MERGE_BYTES = 1 * MIB
 """Unread bytes of a connection above which its streams stop and catch up later."""
 BACKLOG_LAGGED_BYTES = 4 * MIB
@@ -63,12 +69,15 @@ def announced() -> dict[str, int]:
         "itemTextBytes": ITEM_TEXT_BYTES,
         "blobChunkBytes": BLOB_CHUNK_BYTES,
         "blobTotalBytes": BLOB_TOTAL_BYTES,
+        "uploads": UPLOADS,
         "requestsIn": REQUESTS_IN,
         "requestsOut": REQUESTS_OUT,
         "connections": CONNECTIONS,
         "attachedSessions": ATTACHED_SESSIONS,
         "pendingApprovals": PENDING_APPROVALS,
         "replayBytes": REPLAY_BYTES,
+        "itemPageBytes": ITEM_PAGE_BYTES,
+        "environmentBytes": ENVIRONMENT_BYTES,
         "backlogLaggedBytes": BACKLOG_LAGGED_BYTES,
         "backlogCloseBytes": BACKLOG_CLOSE_BYTES,
     }

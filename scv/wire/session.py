@@ -19,11 +19,15 @@ ApprovalPolicy = Literal["on-risk", "always", "never"]
 Title = Annotated[str, Bounds(0, 200)]
 
 
+Environment = Annotated[dict[str, str], Bounds(0, 512)]
+"""Variables of the place a person works in; at most 128 KiB with their names."""
+
+
 class Workspace(TypedDict):
     """Where a session works."""
 
     root: Path
-    folders: NotRequired[list[Path]]
+    folders: NotRequired[Annotated[list[Path], Bounds(0, 16)]]
     """Further folders beside the root."""
 
 
@@ -71,7 +75,7 @@ class CreateSession(TypedDict):
     config: NotRequired[SessionConfig]
     channel: NotRequired[Annotated[str, Bounds(0, 64)]]
     """What kind of front end it belongs to, for lists."""
-    environment: NotRequired[dict[str, str]]
+    environment: NotRequired[Environment]
     """Variables of the place the person works in; only in memory, given to bash."""
     attach: NotRequired[bool]
 
@@ -149,7 +153,7 @@ class AttachSession(TypedDict):
     """How many finished items come with the answer; `none` when absent."""
     tailItems: NotRequired[PageLimit]
     """How many items `tail` means; 50 when absent."""
-    environment: NotRequired[dict[str, str]]
+    environment: NotRequired[Environment]
 
 
 class Pending(TypedDict):

@@ -7,10 +7,11 @@ import pytest
 from scv.config.settings import ContextSettings
 from scv.core.context import (
     ContextLimit,
-    Estimator,
+    Scale,
     select,
     static_tokens,
     text_tokens,
+    tokens_of,
     trim_history,
 )
 from scv.core.history import (
@@ -69,14 +70,12 @@ def test_selection_keeps_its_promises(seed: int) -> None:
         )
         static = source.randrange(50)
         budget = config.max_tokens - static
-        estimator = Estimator(config.bytes_per_token)
-        sizes = [estimator.tokens(entry) for entry in entries]
+        scale = Scale()
+        sizes = tokens_of(scale.sizes(entries), config.bytes_per_token)
         starts = groups_of(entries)
         newest = sum(sizes[starts[-1] :])
         try:
-            chosen = select(
-                entries, static=static, settings=config, estimator=estimator
-            )
+            chosen = select(entries, static=static, settings=config, scale=scale)
         except ContextLimit:
             # the newest group does not fit, or not with even a word about the rest
             has_older = starts[-1] > 0
@@ -101,7 +100,7 @@ def test_selection_keeps_its_promises(seed: int) -> None:
         assert len(note.text) <= config.summary_max_chars
         first = f"{chosen.removed} earlier messages are left out"
         assert note.text.startswith(first[: len(note.text)])
-        again = select(entries, static=static, settings=config, estimator=estimator)
+        again = select(entries, static=static, settings=config, scale=scale)
         assert again == chosen, "deterministic"
         # no older group would have fitted without the note
         older = [start for start in starts if 0 < start < chosen.removed]
@@ -126,8 +125,8 @@ def test_the_note_names_speakers_and_last_words() -> None:
         UserEntry("new"),
     ]
     config = settings(max_tokens=200, bytes_per_token=3)
-    estimator = Estimator(3)
-    chosen = select(entries, static=0, settings=config, estimator=estimator)
+    scale = Scale()
+    chosen = select(entries, static=0, settings=config, scale=scale)
 
     note = chosen.entries[0]
     assert isinstance(note, NoteEntry)
@@ -154,7 +153,7 @@ def test_estimates() -> None:
 def test_no_room_at_all_names_the_settings() -> None:
     config = settings(max_tokens=10)
     with pytest.raises(ContextLimit, match=r"context\.max_tokens"):
-        select([UserEntry("x")], static=10, settings=config, estimator=Estimator(3))
+        select([UserEntry("x")], static=10, settings=config, scale=Scale())
 
 
 def test_trimming_drops_whole_groups_from_the_old_end(seed: int) -> None:
@@ -164,9 +163,14 @@ def test_trimming_drops_whole_groups_from_the_old_end(seed: int) -> None:
         before = list(entries)
         most, size = source.randrange(1, 30), source.randrange(100, 6000)
         starts = groups_of(entries)
+        scale = Scale()
         try:
             kept, removed = trim_history(
-                entries, max_messages=most, max_bytes=size, note_chars=300
+                entries,
+                max_messages=most,
+                max_bytes=size,
+                note_chars=300,
+                scale=scale,
             )
         except ContextLimit:
             newest = entries[starts[-1] :]
@@ -186,5 +190,4 @@ def test_trimming_drops_whole_groups_from_the_old_end(seed: int) -> None:
 
 
 def _bytes(entries: list[Entry]) -> int:
-    estimator = Estimator(1)
-    return sum(estimator.tokens(entry) - 4 for entry in entries)
+    return sum(Scale().sizes(entries))

@@ -4,15 +4,16 @@ from itertools import product
 
 import pytest
 
-from scv.core.policy import STRICTNESS, Policy, judge, stricter
+from scv.config.settings import APPROVAL_POLICIES, ApprovalPolicy
+from scv.core.policy import judge, stricter
 from scv.core.ports import Risk
 
-POLICIES: list[Policy] = ["on-risk", "always", "never"]
+POLICIES: list[ApprovalPolicy] = ["on-risk", "always", "never"]
 RISKS: list[Risk] = ["read_only", "filesystem", "process", "delegate", "network"]
 
 
 @pytest.mark.parametrize(("policy", "risk"), list(product(POLICIES, RISKS)))
-def test_the_table(policy: Policy, risk: Risk) -> None:
+def test_the_table(policy: ApprovalPolicy, risk: Risk) -> None:
     verdict = judge(policy, risk)
 
     if policy == "always":
@@ -25,7 +26,7 @@ def test_the_table(policy: Policy, risk: Risk) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(POLICIES, POLICIES)))
-def test_the_stricter_of_two(first: Policy, second: Policy) -> None:
+def test_the_stricter_of_two(first: ApprovalPolicy, second: ApprovalPolicy) -> None:
     chosen = stricter(first, second)
 
     assert chosen in (first, second)
@@ -39,4 +40,5 @@ def test_the_stricter_of_two(first: Policy, second: Policy) -> None:
 
 
 def test_never_is_the_strictest() -> None:
-    assert max(POLICIES, key=STRICTNESS.__getitem__) == "never"
+    assert list(APPROVAL_POLICIES) == POLICIES
+    assert APPROVAL_POLICIES[-1] == "never"

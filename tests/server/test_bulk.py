@@ -227,7 +227,7 @@ async def test_a_reader_that_lags_loses_nothing(place: Place) -> None:
         "max_assistant_bytes = 50000000"
     )
     piece = "".join(f"{number:07} " for number in range(4000))
-    steps = [delta(piece) for _ in range(750)]  # 24 MB: more than sockets may hold
+    steps = [delta(piece) for _ in range(420)]  # 13 MB: more than sockets may hold
     gate = Reached()
     place.model.raw(*steps, gate, completed(USAGE))
 

@@ -214,9 +214,7 @@ class Conversation:
         asked = self._asked[0]
         allow = "[y] allow once" if asked.is_seen else "[v] view all of it, then allow"
         title = inert_line(asked.approval["title"], 60)
-        self.screen.ask(
-            f"{title}?  {allow}  [n] deny  [d] deny, say why  [s] stop the turn"
-        )
+        self.screen.ask(f"{title}?  {allow}  [n] deny  [d] deny, say why  [s] stop")
 
     def _choose(self, key: str, reason: str) -> None:
         if not self._asked:

@@ -7,7 +7,7 @@ A handler takes the connection and validated params; a mutating one also takes
 from typing import TYPE_CHECKING, Any
 
 from scv.errors import ConfigError, NotFound, StoreError, UnknownMethod
-from scv.server.handlers import approval, blob, schema, session, turn
+from scv.server.handlers import approval, blob, reading, schema, session, turn
 from scv.wire.errors import refuse
 from scv.wire.methods import METHODS
 from scv.wire.validate import check_params
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 HANDLERS: dict[str, Any] = {
     "scv/session/create": session.create,
-    "scv/session/get": session.get,
+    "scv/session/get": reading.get,
     "scv/session/list": session.list_sessions,
     "scv/session/attach": session.attach,
     "scv/session/detach": session.detach,
-    "scv/session/replay": session.replay,
-    "scv/session/history": session.history,
+    "scv/session/replay": reading.replay,
+    "scv/session/history": reading.history,
     "scv/session/update": session.update,
     "scv/session/close": session.close,
     "scv/turn/start": turn.start,
@@ -34,6 +34,10 @@ HANDLERS: dict[str, Any] = {
     "scv/blob/read": blob.read,
     "scv/schema/get": schema.get,
 }
+
+
+AFTERWARDS: dict[str, Any] = {"scv/session/create": session.follow_created}
+"""What a method does for its connection when its result is there, also a stored one."""
 
 
 async def serve(connection: "Connection", method: str, params: Any) -> Any:
@@ -58,8 +62,8 @@ async def serve(connection: "Connection", method: str, params: Any) -> Any:
             checked,
             lambda make_op: handler(connection, checked, make_op),
         )
-        if method == "scv/session/create":
-            await session.follow_created(connection, checked, result)
+        if method in AFTERWARDS:
+            await AFTERWARDS[method](connection, checked, result)
         return result
     except ConfigError as error:
         raise refuse("config.invalid", error.message, key=error.key) from error

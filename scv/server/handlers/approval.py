@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from scv.core.records import Json
-from scv.core.session import MakeOp
+from scv.core.session import MakeOp, Session
 from scv.errors import RequestRefused
+from scv.server.handlers.reading import stored_approvals
 from scv.wire.errors import CODES, refuse
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ async def list_approvals(connection: "Connection", params: Json) -> Json:
     """List open questions, oldest first."""
     server = connection.server
     wanted = params.get("sessionId")
-    sessions = [await server.live(wanted)] if wanted else list(server.sessions.values())
-    found = [body for session in sessions for body in session.desk.pending()]
-    return {"approvals": sorted(found, key=lambda body: body["createdAt"])}
+    sessions = [await server.found(wanted)] if wanted else server.sessions.values()
+    pending: list[Json] = []
+    for session in sessions:
+        if isinstance(session, Session):
+            pending += session.desk.pending()
+        else:
+            pending += await stored_approvals(server, session.id)
+    return {"approvals": sorted(pending, key=lambda body: body["createdAt"])}

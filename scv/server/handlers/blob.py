@@ -1,15 +1,14 @@
 """`scv/blob/*`: bulky content in chunks."""
 
 import base64
-import binascii
 from typing import TYPE_CHECKING
 
-from scv.core.ids import new_id
+from anyio import CancelScope
+
 from scv.core.records import Json
 from scv.core.session import MakeOp
 from scv.errors import InvalidParams
-from scv.wire.errors import refuse
-from scv.wire.limits import BLOB_CHUNK_BYTES, BLOB_TOTAL_BYTES
+from scv.wire.limits import BLOB_CHUNK_BYTES
 
 if TYPE_CHECKING:
     from scv.server.connection import Connection
@@ -17,41 +16,45 @@ if TYPE_CHECKING:
 
 async def put(connection: "Connection", params: Json, make_op: MakeOp) -> Json:
     """Take one chunk; the last one makes the blob."""
-    server = connection.server
-    await server.live(params["sessionId"])
+    store = connection.server.store
+    session = await connection.server.live(params["sessionId"])
+    chunk = _decoded(params["data"])
+    uploads = connection.uploads
+    is_first = "uploadId" not in params
+    upload_id: str = uploads.begin() if is_first else params["uploadId"]
+    upload = uploads.find(upload_id)
+    result: Json = {"uploadId": upload_id}
     try:
-        chunk = base64.b64decode(params["data"], validate=True)
-    except binascii.Error:
+        # a request that is given up while its result is written has had its effect
+        async with upload.lock:
+            with CancelScope(shield=True):
+                uploads.check(upload_id, params["opId"], len(chunk))
+                upload.missing = params["opId"]
+                if params.get("last", True):
+                    data = bytes(upload.data + chunk)
+                    mime_type = params.get("mimeType", "application/octet-stream")
+                    blob_id = await store.put_blob(data, mime_type, session.id)
+                    result = {"blobId": blob_id}
+                await store.commit((make_op(result),))
+                upload.data += chunk
+                upload.missing = None
+    except BaseException:
+        if is_first:  # nobody knows its id
+            uploads.end(upload_id)
+        raise
+    if "blobId" in result:
+        uploads.end(upload_id)
+    return result
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:  # text that is not ASCII has no error of its own
         raise InvalidParams(
             "params.data: not base64",
             data={"code": "params.invalid", "retryable": False, "path": "data"},
         ) from None
-    upload_id = params.get("uploadId")
-    if upload_id is None:
-        upload_id = new_id("u")
-        connection.uploads[upload_id] = bytearray()
-    upload = connection.uploads.get(upload_id)
-    if upload is None:
-        raise refuse("object.not_found", "there is no upload of this id here")
-    if len(upload) + len(chunk) > BLOB_TOTAL_BYTES:
-        del connection.uploads[upload_id]
-        raise refuse(
-            "limit.message",
-            f"a blob holds at most {BLOB_TOTAL_BYTES} bytes",
-            maxBytes=BLOB_TOTAL_BYTES,
-        )
-    upload += chunk
-    if not params.get("last", True):
-        result: Json = {"uploadId": upload_id}
-    else:
-        del connection.uploads[upload_id]
-        mime_type = params.get("mimeType", "application/octet-stream")
-        blob_id = await server.store.put_blob(
-            bytes(upload), mime_type, params["sessionId"]
-        )
-        result = {"blobId": blob_id}
-    await server.store.commit((make_op(result),))
-    return result
 
 
 async def read(connection: "Connection", params: Json) -> Json:
