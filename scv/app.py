@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from scv import __version__
@@ -13,6 +13,7 @@ from scv.config.paths import Home, find_home
 from scv.errors import AlreadyServed
 from scv.rpc import ByteStream, FdStream, memory_pair, take_stdio
 from scv.server.server import Server
+from scv.values import frozen
 from scv.wire.limits import BLOB_TOTAL_BYTES
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from scv.store import SqliteStore
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """What the command line says, for every session this process starts.
 

@@ -25,6 +25,7 @@ _FRONT_END = "errors wire config rpc host client"
 _EDGE = "errors wire config core host"
 ROOMS = {
     "errors": "",
+    "values": "",
     "shapes": "",
     "wire": "errors shapes",
     "config": "errors host shapes",
@@ -43,6 +44,7 @@ ROOMS = {
     "cli": "errors wire config client host",
     "__main__": "cli",
 }
+OPEN_TO_ALL = "values"
 # Arrows that nothing follows when a module loads: inside functions, or for types only.
 LATE = {"cli": "app"}
 JOINS_ALL = "app"
@@ -132,7 +134,7 @@ def is_allowed(each: Import) -> bool:
     source, target = room(each.importer), room(each.target)
     if not each.target.startswith("scv.") or source in (target, JOINS_ALL):
         return True
-    allowed = ROOMS.get(source, "").split()
+    allowed = [*ROOMS.get(source, "").split(), OPEN_TO_ALL]
     is_loaded = not (each.is_late or each.is_for_types)
     return target in allowed or (not is_loaded and target == LATE.get(source))
 

@@ -35,8 +35,6 @@ def _leave(status: int) -> "NoReturn":
     All work has ended with the command; what is left costs a sixth of the processor
     time of `scv exec`, measured.
     """
-    import os
-
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

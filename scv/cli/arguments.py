@@ -4,10 +4,11 @@ Global options may stand before or after the command. Everything behind `--` is 
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from scv.errors import ScvError
+from scv.values import frozen
 
 POLICIES = ("on-risk", "always", "never")
 RISKS = ("read_only", "filesystem", "process", "delegate", "network")
@@ -26,7 +27,7 @@ class UsageError(ScvError):
     """The command line is wrong; exit status 2."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GlobalOptions:
     """What was said for the whole invocation; None where nothing was."""
 
@@ -48,7 +49,7 @@ class GlobalOptions:
         return {name: value for name, value in chosen.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parsed:
     """A command's own arguments."""
 

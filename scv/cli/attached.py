@@ -150,9 +150,29 @@ class _Attached:
     def _apply(self, batch: Json) -> None:
         applied = self._mirror.apply(batch)
         if applied.standing == "applied":
-            self._show(batch, applied.events)
+            self._show_whole(batch, applied.events)
         elif applied.standing != "dropped":
             self._recover()
+
+    def _show_whole(self, batch: Json, events: tuple[Json, ...]) -> None:
+        """Print events; a long answer is fetched first, should some of it be missing.
+
+        A server that is ahead of its reader goes on from the log, which forgets the
+        deltas of a finished item; and that holds only head and tail of a long text.
+        """
+        if not self._wish.as_json:
+            events = tuple(self._whole(event) for event in events)
+        self._show(batch, events)
+
+    def _whole(self, event: Json) -> Json:
+        item = event["data"].get("item", {})
+        if (event["type"], item.get("kind")) != ("item.completed", "assistant_message"):
+            return event
+        if "blobId" not in item:
+            return event
+        item = {**item, "text": self._client.read_blob(item["blobId"]).decode()}
+        del item["blobId"]
+        return {**event, "data": {**event["data"], "item": item}}
 
     def _recover(self) -> None:
         """Fetch the events that did not come, or else the state they led to."""
@@ -169,7 +189,7 @@ class _Attached:
                 return self._attach_anew()
             applied = self._mirror.apply(batch)
             if applied.standing == "applied":
-                self._show(batch, applied.events)
+                self._show_whole(batch, applied.events)
             elif applied.standing != "dropped":
                 return self._attach_anew()
             is_complete = batch["complete"]

@@ -10,13 +10,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scv.cli.arguments import GlobalOptions
 from scv.cli.paper import Paper
 from scv.cli.sessions import short_path
+from scv.values import frozen
 
 if TYPE_CHECKING:
     from scv.client import Client
@@ -51,7 +51,7 @@ BROKEN = "(100 + discount)"
 RIGHT = "(100 - discount)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One prompt; `refused` is what the demo by itself says no to."""
 

@@ -1,5 +1,6 @@
 """Find the command. The quick ones are read by hand, all others by typer."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ Measured with `scv exec`: 5 % of its processor time."""
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; every error ends here as one message."""
     occupy_standard_descriptors()
+    gc.set_threshold(YOUNG_OBJECTS)
     try:
         status = _run(arguments)
         _flush()

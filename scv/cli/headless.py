@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scv.cli.arguments import (
@@ -14,6 +13,7 @@ from scv.cli.arguments import (
     parse_risks,
 )
 from scv.cli.report import EXIT_FAILED, EXIT_INTERRUPTED
+from scv.values import frozen
 
 if TYPE_CHECKING:
     from scv.client import Client, FollowedSession
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wish:
     """What one invocation asks for."""
 

@@ -16,7 +16,7 @@ from scv.errors import ScvError
 if TYPE_CHECKING:
     import socket
 
-    from scv.rpc import ByteStream
+    from scv.client import ByteStream
 
 _OWN_VARIABLES = ("SCV_CONFIG", "SCV_MODEL", "SCV_BASE_URL", "SCV_API_KEY_ENV")
 
@@ -89,10 +89,9 @@ class Reached:
     async def stream(self) -> "AsyncIterator[ByteStream]":
         """Talk to it for the life of the block; a server of our own lives as long."""
         if self._running is not None:
-            from scv.rpc import FdStream
+            from scv.client import stream_over
 
-            fd = self._running.detach()
-            yield FdStream(fd, fd)
+            yield stream_over(self._running)
             return
         from scv.app import in_process
         from scv.cli.options import embedded_options

@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from scv.client.child import SERVER_ARGV, start_server
     from scv.client.client import Client, OnApproval, connect
     from scv.client.decision import DEFER, decide
-    from scv.client.inert import inert, inert_line
     from scv.client.mirror import Applied, Mirror
     from scv.client.session import FollowedSession
-    from scv.rpc import connect_unix
+    from scv.client.sockets import stream_over
+    from scv.rpc import ByteStream, connect_unix
 
 __all__ = [
     "DEFER",
     "SERVER_ARGV",
     "Applied",
+    "ByteStream",
     "Client",
     "FollowedSession",
     "Mirror",
@@ -30,9 +31,8 @@ __all__ = [
     "connect",
     "connect_unix",
     "decide",
-    "inert",
-    "inert_line",
     "start_server",
+    "stream_over",
 ]
 
 _PLACES = {
@@ -43,11 +43,11 @@ _PLACES = {
     "connect": "scv.client.client",
     "DEFER": "scv.client.decision",
     "decide": "scv.client.decision",
-    "inert": "scv.client.inert",
-    "inert_line": "scv.client.inert",
     "Applied": "scv.client.mirror",
     "Mirror": "scv.client.mirror",
     "FollowedSession": "scv.client.session",
+    "stream_over": "scv.client.sockets",
+    "ByteStream": "scv.rpc",
     "connect_unix": "scv.rpc",
 }
 

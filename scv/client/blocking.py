@@ -100,6 +100,18 @@ class BlockingClient:
         """Make a request that changes something, with a new operation id."""
         return self.request(method, {"opId": os.urandom(16).hex(), **params})
 
+    def read_blob(self, blob_id: str) -> bytes:
+        """Read a whole blob."""
+        from base64 import b64decode
+
+        data = b""
+        while True:
+            wanted = {"blobId": blob_id, "offset": len(data)}
+            part = self.request("scv/blob/read", wanted)
+            data += b64decode(part["data"])
+            if part["eof"]:
+                return data
+
     def answer(self, request_id: str | int, result: Any) -> None:
         """Answer a request of the server."""
         self._send({"id": request_id, "result": result})

@@ -14,11 +14,13 @@ Source: docs/protocol.md, "Events".
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from scv.values import frozen
+
 Json = dict[str, Any]
 Standing = Literal["applied", "dropped", "gap", "reset"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Applied:
     """What became of a batch.
 

@@ -7,9 +7,8 @@ ignored with a notice. Errors name file, line and key, never the content.
 
 import os
 import stat
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from scv.config.paths import Home, project_file
 from scv.config.settings import APPROVAL_POLICIES, Settings, walk_fields
 from scv.errors import ConfigError
 from scv.shapes import Misfit, fit
+from scv.values import frozen
 
 MAX_FILE_BYTES = 1024 * 1024
 ENVIRONMENT_KEYS = {
@@ -28,7 +28,7 @@ ENVIRONMENT_KEYS = {
 Table = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layer:
     """One source of settings; `name` is a file or a word such as `environment`."""
 
@@ -36,7 +36,7 @@ class Layer:
     table: Table
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """Settings with the layer each value came from, and what was ignored."""
 
@@ -115,10 +115,11 @@ def read_file(path: Path, *, private: bool) -> Table | None:
         raise ConfigError(
             f"cannot be read: {error.strerror}.", file=str(path)
         ) from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise ConfigError("is not a regular file.", file=str(path))
     with open(descriptor, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigError("is not a regular file.", file=str(path))
         if private and status.st_mode & 0o077:
             raise ConfigError(
                 "can be read by others, and may hold keys.",
@@ -128,6 +129,8 @@ def read_file(path: Path, *, private: bool) -> Table | None:
         data = stream.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes.", file=str(path))
+    import tomllib
+
     try:
         return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -1,13 +1,13 @@
 """Where an instance keeps its things: everything is below `SCV_HOME`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from scv.config.root import SOCKET_NAME, find_root
+from scv.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Home:
     """The root of one instance."""
 

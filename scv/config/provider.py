@@ -1,19 +1,20 @@
 """Choose the provider profile of a session."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 from scv.config.settings import Profile, Settings
 from scv.errors import ConfigError
+from scv.values import frozen
 
 PRACTICE = "practice"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChosenProfile:
     """A profile with its name; `profile.model` is set, except for practice."""
 

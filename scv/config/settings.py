@@ -6,10 +6,11 @@ What a project file may do with a key is data on the field: `forbidden`,
 """
 
 from collections.abc import Iterator
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from typing import Annotated, Any, Literal, cast, get_args
 
 from scv.shapes import Bounds
+from scv.values import frozen
 
 ProjectRule = Literal["forbidden", "lower", "raise", "off", "stricter", "free"]
 ApprovalPolicy = Literal["on-risk", "always", "never"]
@@ -33,7 +34,7 @@ def setting(
     return field(default=default, repr=not is_secret, metadata=about)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Profile:
     """One model endpoint."""
 
@@ -63,7 +64,7 @@ class Profile:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProviderSettings:
     """Which profile is used."""
 
@@ -72,7 +73,7 @@ class ProviderSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentSettings:
     """The turn loop."""
 
@@ -82,7 +83,7 @@ class AgentSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionSettings:
     """How much history a session keeps for the model."""
 
@@ -90,7 +91,7 @@ class SessionSettings:
     max_messages: Count = setting(10_000, "Most messages of history.", "lower")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextSettings:
     """What part of the history a request carries."""
 
@@ -105,7 +106,7 @@ class ContextSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolSettings:
     """Approval and limits of tools."""
 
@@ -130,7 +131,7 @@ class ToolSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalSettings:
     """Questions that nobody answers."""
 
@@ -139,7 +140,7 @@ class ApprovalSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProviderLimits:
     """Caps on one model response; a violation fails the turn and runs no call of it."""
 
@@ -155,7 +156,7 @@ class ProviderLimits:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """The whole configuration; every section and key has a default."""
 

@@ -16,6 +16,7 @@ from scv.core.ports import Asker, PreparedCall
 from scv.core.question import build
 from scv.core.records import ApprovalRecord, Change, Json, Store
 from scv.errors import InvalidParams
+from scv.values import frozen
 from scv.wire.errors import refuse
 from scv.wire.limits import PENDING_APPROVALS
 
@@ -23,7 +24,7 @@ NOBODY = "nobody to ask"
 Outcome = Literal["allowed", "denied", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """How a question ended; `stop` also ends the turn."""
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import is_
 from typing import TYPE_CHECKING
 
 from scv.core.history import AssistantEntry, Entry, NoteEntry, OutputEntry, UserEntry
 from scv.core.ports import ToolSpec
 from scv.errors import ScvError
+from scv.values import frozen
 
 if TYPE_CHECKING:
     from scv.config.settings import ContextSettings
@@ -31,7 +31,7 @@ class ContextLimit(ScvError):
     """The newest prompt does not fit the model's context even alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """The entries to send, and token estimates before and after the selection."""
 

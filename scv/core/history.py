@@ -5,11 +5,12 @@ Each assistant entry also keeps the items exactly as its API sent them
 otherwise the neutral fields are converted.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from scv.values import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Call:
     """One tool call as the model wrote it; `arguments` is its raw JSON text."""
 
@@ -18,14 +19,14 @@ class Call:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UserEntry:
     """Text from a person (or the front end on their behalf)."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AssistantEntry:
     """One complete model response.
 
@@ -40,7 +41,7 @@ class AssistantEntry:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputEntry:
     """The result of one tool call, as text for the model."""
 
@@ -50,7 +51,7 @@ class OutputEntry:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoteEntry:
     """A sentence from SCV itself: what was left out, or what happened meanwhile."""
 

@@ -1,6 +1,6 @@
 """Ids and the clock: sortable by creation, unguessable."""
 
-import secrets
+import os
 import time
 
 _last_ms = 0
@@ -15,4 +15,4 @@ def new_id(prefix: str) -> str:
     """Make an id such as `s_0199a3…`; later ids of this process sort later."""
     global _last_ms
     _last_ms = max(_last_ms + 1, now_ms())
-    return f"{prefix}_{_last_ms:012x}{secrets.token_hex(6)}"
+    return f"{prefix}_{_last_ms:012x}{os.urandom(6).hex()}"

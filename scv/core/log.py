@@ -18,13 +18,13 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from anyio import CancelScope
 
 from scv.core.ids import now_ms
 from scv.core.records import HOLE, Change, EventRecord, Store
+from scv.values import frozen
 from scv.wire.event import NOT_DURABLE
 from scv.wire.limits import EVENT_NUMBER_BLOCK
 
@@ -36,7 +36,7 @@ MERGE_SECONDS = 0.003
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Published:
     """An event as it leaves: it covers `first..last`; `params` is the whole batch.
 
@@ -50,7 +50,7 @@ class Published:
     params: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Waiting:
     number: int
     held: bool

@@ -7,14 +7,14 @@
 | never   | run       | deny, without a question |
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from scv.config.settings import APPROVAL_POLICIES, ApprovalPolicy
 from scv.core.ports import Risk
+from scv.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What the policy says of one call, and the rule in words."""
 

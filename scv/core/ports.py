@@ -6,10 +6,11 @@ Data goes in and out as plain values. The core awaits nothing but these ports.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from scv.core.history import AssistantEntry, Entry
+from scv.values import frozen
 
 if TYPE_CHECKING:
     from scv.config.settings import Settings
@@ -21,7 +22,7 @@ Risk = Literal["read_only", "filesystem", "process", "delegate", "network"]
 # --- models -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolSpec:
     """A tool as a model sees it; `parameters` is a JSON Schema object."""
 
@@ -30,7 +31,7 @@ class ToolSpec:
     parameters: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelRequest:
     """One request to a model: system text, selected history, tools sorted by name."""
 
@@ -41,7 +42,7 @@ class ModelRequest:
     effort: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenUsage:
     """Tokens of one response; `input_tokens` includes the cached ones."""
 
@@ -51,21 +52,21 @@ class TokenUsage:
     reasoning_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextDelta:
     """More of the visible answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReasoningDelta:
     """More of the model's visible reasoning."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryScheduled:
     """The request failed before anything was shown and is tried again after a wait."""
 
@@ -74,7 +75,7 @@ class RetryScheduled:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResponseDone:
     """The proper end of a response; the last event of the stream, exactly once.
 
@@ -132,7 +133,7 @@ class Asker(Protocol):
 # --- tools ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A file a call will change: hash before (None = absent), `create` or `replace`."""
 
@@ -141,7 +142,7 @@ class Target:
     mode: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreparedCall:
     """A validated call: exactly what will run, and what is shown about it.
 
@@ -161,7 +162,7 @@ class PreparedCall:
     payload: Any = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """What a call gave: `output` is text for the model, valid UTF-8, within limits.
 
@@ -177,7 +178,7 @@ class ToolResult:
     full_output: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notice:
     """Something a person should know of what a session works with, said once."""
 
@@ -185,7 +186,7 @@ class Notice:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Runtime:
     """What a session works with: resolved settings, a model, tools by name.
 

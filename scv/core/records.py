@@ -4,11 +4,12 @@ Times are integer milliseconds UTC. `body`, `config`, `usage`, `error` and
 `decision` are JSON values in their wire form.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from scv.core.history import Entry
 from scv.errors import ScvError
+from scv.values import frozen
 
 Json = dict[str, Any]
 
@@ -17,7 +18,7 @@ HOLE = "log.hole"
 events are not kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionRecord:
     """One session. Numbers up to `ceiling` may have been shown to clients."""
 
@@ -38,7 +39,7 @@ class SessionRecord:
     channel: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnRecord:
     """One turn; `status` is set exactly when `state` is `ended`."""
 
@@ -54,7 +55,7 @@ class TurnRecord:
     usage: Json = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemRecord:
     """An item's newest state; `seq` is that of its `item.started` (order of items)."""
 
@@ -66,7 +67,7 @@ class ItemRecord:
     body: Json
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EventRecord:
     """One event covering numbers `first..last`; `data` is its encoded JSON object.
 
@@ -82,7 +83,7 @@ class EventRecord:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeltasDone:
     """Item `item_id` completed: its `item.delta` events may go."""
 
@@ -91,7 +92,7 @@ class DeltasDone:
     item_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EventReplaced:
     """A later event says all that the one numbered `number` said: it may go."""
 
@@ -100,7 +101,7 @@ class EventReplaced:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoryRecord:
     """One entry of what the model has seen, at `position` (0, 1, …)."""
 
@@ -110,7 +111,7 @@ class HistoryRecord:
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApprovalRecord:
     """A question and, once resolved, its outcome; `body` is the wire Approval."""
 
@@ -125,7 +126,7 @@ class ApprovalRecord:
     resolved_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpRecord:
     """The stored result of a mutating request: same id and params, same result."""
 
@@ -150,7 +151,7 @@ Change = (
 """Every `…Record` but events replaces an earlier one with the same key."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredSession:
     """All of a session that a new owner needs to go on."""
 

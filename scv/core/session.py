@@ -6,7 +6,7 @@ must be durable is then committed before anybody is told.
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from anyio import CancelScope, Lock
@@ -32,6 +32,7 @@ from scv.core.transcript import Transcript
 from scv.core.turn import Turn, TurnContext, TurnEnd, duration_ms, run_steps
 from scv.core.visible import one_line
 from scv.errors import StoreError
+from scv.values import frozen
 from scv.wire.errors import refuse
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class Equip(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Submitter:
     """The front end behind a request."""
 

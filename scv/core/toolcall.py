@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope
@@ -25,6 +24,7 @@ from scv.core.records import Json, Store
 from scv.core.transcript import Transcript
 from scv.core.visible import one_line
 from scv.errors import BadArguments, NotFound, Stale, StoreError, ToolError
+from scv.values import frozen
 
 if TYPE_CHECKING:
     from scv.config.settings import Settings
@@ -38,7 +38,7 @@ OUTPUT_BYTES = 96 * 1024
 DIFF_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallContext:
     """What the calls of one turn share."""
 
@@ -55,7 +55,7 @@ class CallContext:
     processes: set[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """What the model reads of a call; `stop` ends the turn."""
 

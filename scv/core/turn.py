@@ -33,12 +33,13 @@ from scv.core.records import Json, Store
 from scv.core.toolcall import CallContext, run_call
 from scv.core.transcript import Transcript
 from scv.errors import ConfigError, ProviderError, StoreError
+from scv.values import frozen
 from scv.wire.limits import ITEM_TEXT_BYTES
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnEnd:
     """How a turn ended, in wire terms."""
 
@@ -80,7 +81,7 @@ class Turn:
             await checkpoint()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnContext:
     """What a turn works with."""
 

@@ -6,12 +6,13 @@ descriptor; a thread is the fallback where the system has none (macOS).
 
 import contextlib
 import os
-from dataclasses import dataclass
 
 import anyio
 
+from scv.values import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class ExitStatus:
     """An exit code or the signal that killed; both None when unknown."""
 

@@ -6,14 +6,14 @@ the pid inside is for messages only.
 
 import fcntl
 import os
-from dataclasses import dataclass
 from types import TracebackType
 
 from scv.host.private import open_private
 from scv.host.procfs import start_time
+from scv.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holder:
     """Who wrote a lock file last; `started` as `scv.host.procfs.start_time` says."""
 

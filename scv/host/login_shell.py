@@ -12,12 +12,12 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from scv.host.descendants import PARENT_VARIABLE
 from scv.host.output import Capture
 from scv.host.pipe import OutputPipe
 from scv.host.process import ProcessResult, run_process
+from scv.values import frozen
 
 SHELL = "/bin/bash"
 
@@ -56,7 +56,7 @@ _SCRIPT = " ".join(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShellResult:
     """How the shell ended; without `has_started` the login files kept the command
     from running, and `login_output` is the end of what they printed."""

@@ -8,8 +8,9 @@ or a person may see it: valid Unicode without terminal sequences.
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO
+
+from scv.values import frozen
 
 WHOLE_LIMIT_BYTES = 16_777_216
 """Longest output that is kept whole beside head and tail."""
@@ -59,7 +60,7 @@ def _states(line: str) -> str:
     return f"{states[0]}\n[… rewritten {len(states) - 2} times …]\n{states[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapturedText:
     """Output for a model: `is_cut` when its middle is missing, `has_replacements`
     when bytes that are not UTF-8 became U+FFFD."""

@@ -22,7 +22,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 
 import anyio
@@ -31,6 +30,7 @@ from scv.errors import LimitExceeded, NotFound, ToolError
 from scv.host.descendants import descendants_of, marking, prepare_this_process
 from scv.host.exits import ExitStatus, ExitWatch
 from scv.host.pipe import OutputPipe
+from scv.values import frozen
 
 TERM_GRACE_SECONDS = 2.0
 KILL_WAIT_SECONDS = 1.0
@@ -41,7 +41,7 @@ it, and would lose its last lines to an immediate TERM."""
 TICK_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProcessResult:
     """How a child ended.
 

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from dataclasses import dataclass
+
+from scv.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stat:
     """One line of `/proc/<pid>/stat`; `started` counts clock ticks since boot."""
 

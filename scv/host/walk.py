@@ -11,15 +11,15 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from scv.errors import BadArguments, LimitExceeded, NotFound, Refused, ToolError
+from scv.values import frozen
 
 _MAX_LINKS = 40  # what Linux itself allows in one path: path_resolution(7)
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """The end of a walk: `name` in `directory`; `info` is None if nothing is there.
 

@@ -12,11 +12,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from scv.errors import NotFound, Refused, Stale, ToolError
 from scv.host.atomic import install_new, install_over
 from scv.host.walk import DIRECTORY, Place, reasons, walk
+from scv.values import frozen
 
 _CHUNK_BYTES = 1 << 20
 _KINDS = {
@@ -28,7 +28,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenFile:
     """A regular file, open for reading; `size` is a snapshot, `path` free of links.
 
@@ -62,7 +62,7 @@ class OpenFile:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileState:
     """What a path names now; `sha256` is None when nothing is there.
 

@@ -7,14 +7,14 @@ and HTTPS proxies work; a SOCKS proxy is a configuration error that says so.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from scv.errors import ConfigError
+from scv.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """A checked endpoint: where requests go, and through which proxy."""
 

@@ -2,7 +2,6 @@
 
 import json
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
 from scv.core.history import (
@@ -35,6 +34,7 @@ from scv.store._schema import (
     TURN,
     Table,
 )
+from scv.values import frozen
 
 OPEN_STATUSES = frozenset({"in_progress", "waiting_approval"})
 """Statuses of an item that will still change."""
@@ -50,7 +50,7 @@ _ENTRY_KINDS: dict[type[Entry], str] = {
 Values = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A row to write; its values do not change when the record's parts do."""
 
@@ -58,7 +58,7 @@ class Row:
     values: Values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlobRecord:
     """A session's use of a blob file."""
 

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -16,12 +15,13 @@ from scv.host.login_shell import SHELL, ShellResult, run_in_login_shell
 from scv.host.output import Capture
 from scv.host.process import ProcessResult
 from scv.tools.arguments import parse_arguments
+from scv.values import frozen
 
 if TYPE_CHECKING:
     from scv.config.settings import ToolSettings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BashArguments:
     """What to run, and for how long at most."""
 

@@ -1,11 +1,11 @@
 """What a change of one file does, as an approver and a client see it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from scv.core.ports import PreparedCall, Target
 from scv.host.workspace import FileState, Workspace
+from scv.values import frozen
 
 LARGEST_BASE_BYTES = 16 << 20
 """Old content above this is hashed but not compared."""
@@ -17,7 +17,7 @@ The search takes time with the square of their number: about a second here at wo
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """New bytes for one file; `path` is free of links."""
 

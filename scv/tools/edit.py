@@ -1,7 +1,7 @@
 """`edit`: exact replacements of text in one file, all or none."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -15,6 +15,7 @@ from scv.tools.arguments import as_json, encode, parse_arguments
 from scv.tools.change import LARGEST_BASE_BYTES, Change, compare, prepared
 from scv.tools.text_range import BYTE_ORDER_MARK, Part, decode
 from scv.tools.write import changed, file_path
+from scv.values import frozen
 
 _MOST_EDITS = 200
 _NEAREST_LINES = 3
@@ -22,7 +23,7 @@ _SEARCHED_LINES = 20_000
 _LINE_CHARACTERS = 160
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Edit:
     """One replacement."""
 
@@ -31,7 +32,7 @@ class Edit:
     all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EditArguments:
     """The replacements of one file, in order."""
 

@@ -9,11 +9,12 @@ with anything else in it (look-around, back references, …) is for Python alone
 import importlib
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from scv.errors import BadArguments
 from scv.tools.arguments import encode
+from scv.values import frozen
 
 _LONGEST_PATTERN = 2000
 _MOST_REPEATS = 1000
@@ -38,7 +39,7 @@ _AT = {
 Ranges = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinePattern:
     """A pattern as the two engines take it.
 
@@ -65,7 +66,7 @@ class _PythonOnly(Exception):
     """The pattern has a part that only Python reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """Where in a pattern a part stands, and what holds there."""
 

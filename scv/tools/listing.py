@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -19,11 +19,12 @@ from scv.tools._search_child import glob_regex
 from scv.tools.arguments import as_json, parse_arguments
 from scv.tools.secret_names import looks_secret
 from scv.tools.tree import DEADLINE_SECONDS, Scope, find_ripgrep, list_files
+from scv.values import frozen
 
 _MOST_NAMES = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListArguments:
     """Which files to name."""
 

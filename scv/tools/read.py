@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -17,6 +17,7 @@ from scv.shapes import LARGEST_INTEGER, Bounds
 from scv.tools.arguments import as_json, parse_arguments
 from scv.tools.secret_names import looks_secret
 from scv.tools.text_range import BYTE_ORDER_MARK, Part, decode, select, select_lines
+from scv.values import frozen
 
 ReadBlob = Callable[[str], Awaitable[bytes | None]]
 """Gives the whole bytes of a stored result, or None when there is none."""
@@ -27,7 +28,7 @@ _FromZero = Annotated[int, Bounds(0, LARGEST_INTEGER)]
 _FromOne = Annotated[int, Bounds(1, LARGEST_INTEGER)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadArguments:
     """What to read; bytes and lines exclude each other."""
 

@@ -26,6 +26,7 @@ from scv.tools.tree import (
     find_lines,
     find_ripgrep,
 )
+from scv.values import frozen
 
 _MOST_LINES = 500
 _LINE_BYTES = 400
@@ -33,7 +34,7 @@ _CONTEXT_BYTES = 8192
 _BINARY_LOOK_BYTES = 8192  # where git, too, looks for a NUL
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchArguments:
     """What to look for, and where."""
 

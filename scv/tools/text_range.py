@@ -1,16 +1,16 @@
 """Parts of UTF-8 text, chosen by byte offsets or by lines, never inside a character."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from scv.errors import BadArguments, ToolError
+from scv.values import frozen
 
 ReadBytes = Callable[[int, int], bytes]
 """Takes offset and length, both within the text."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """Bytes `start` to `end` of a text."""
 

@@ -22,6 +22,7 @@ from scv.host.workspace import path_of_directory
 from scv.tools._search_child import glob_regex
 from scv.tools.line_pattern import LinePattern
 from scv.tools.secret_names import RIPGREP_GLOBS, SECRET_NAME, secret_like
+from scv.values import frozen
 
 DEADLINE_SECONDS = 20
 MOST_HITS = 5000
@@ -54,7 +55,7 @@ Hit = tuple[bytes, int, int]
 """Path, line number from 1, byte offset of the line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """Where to look: `start` is real, "" for the root; `directory` is the root, open.
 

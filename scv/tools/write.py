@@ -1,7 +1,7 @@
 """`write`: the whole content of one file."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import anyio.to_thread
@@ -13,9 +13,10 @@ from scv.host.walk import normal_path
 from scv.host.workspace import Workspace, already_exists, stale
 from scv.tools.arguments import as_json, encode, parse_arguments
 from scv.tools.change import LARGEST_BASE_BYTES, Change, compare, prepared
+from scv.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteArguments:
     """Where to write what."""
 

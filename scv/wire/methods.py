@@ -1,12 +1,12 @@
 """Every method of the protocol, once: direction, params, result."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from scv.values import frozen
 from scv.wire import approval, blob, lifecycle, schema, session, turn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Method:
     """One method. `to` says who receives it; `result` is None for notifications.
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.fakes.model_server import ModelServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -79,6 +81,18 @@ class Done:
     def events(self) -> list[Json]:
         """Read the output of `exec --json`."""
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+def commands_of(place: Place) -> list[list[str]]:
+    """List the command lines of all processes that belong to the place's instance."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SCV_HOME") == str(place.home):
+                found.append(process.cmdline())
+        except (psutil.Error, OSError):
+            continue  # gone, or another person's
+    return found
 
 
 def interrupt(process: "subprocess.Popen[bytes]") -> None:

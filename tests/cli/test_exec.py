@@ -5,9 +5,7 @@ import os
 import subprocess
 import threading
 
-import psutil
-
-from tests.cli.kit import SCV, WAIT_SECONDS, Place, interrupt
+from tests.cli.kit import SCV, WAIT_SECONDS, Place, commands_of, interrupt
 from tests.fakes.model_server import HANG, ModelServer, delta
 
 ESCAPES = "\x1b[2J\x1b]0;owned\x07hi\x9b31m \u202eevil\r\nend"
@@ -219,8 +217,7 @@ def test_tui_4_ctrl_c_cancels_the_turn_and_its_command(
         assert process.wait(WAIT_SECONDS) == 130
         ended = [event for event in events if event["type"] == "turn.ended"]
         assert [event["data"]["status"] for event in ended] == ["cancelled"]
-        running = [each.info["cmdline"] for each in psutil.process_iter(["cmdline"])]
-        assert [argv for argv in running if argv and argv[-1] == "63.5"] == []
+        assert ["sleep", "63.5"] not in commands_of(place)
 
 
 def test_wrong_command_lines_say_so_in_one_line(place: Place) -> None:

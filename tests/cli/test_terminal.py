@@ -4,10 +4,9 @@ import re
 import stat
 import threading
 
-import psutil
 import pytest
 
-from tests.cli.kit import Place
+from tests.cli.kit import Place, commands_of
 from tests.cli.terminal import (
     CTRL_C,
     CTRL_D,
@@ -246,8 +245,7 @@ def test_tui_4_ctrl_c(place: Place, model: ModelServer) -> None:
         terminal.type(CTRL_C)
         terminal.wait_for("The turn ended as cancelled")
         terminal.wait_for(READY)
-        running = [each.info["cmdline"] for each in psutil.process_iter(["cmdline"])]
-        assert [argv for argv in running if argv and argv[-1] == "61.25"] == []
+        assert ["sleep", "61.25"] not in commands_of(place)
         assert terminal.process.poll() is None
 
         terminal.type(CTRL_C)

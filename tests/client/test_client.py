@@ -16,10 +16,9 @@ from scv.client import (
     Client,
     connect,
     decide,
-    inert,
-    inert_line,
     start_server,
 )
+from scv.client.inert import inert, inert_line
 from scv.errors import ConnectionLost, ProtocolError
 from scv.rpc import (
     ByteStream,

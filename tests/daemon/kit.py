@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,18 +159,9 @@ def scv(place: Place, *arguments: str, stdin: str = "", **more: str) -> Done:
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def modules_after(place: Place, arguments: Sequence[str], stdin: bytes) -> set[str]:
-    """Run a command and name the modules it has loaded at its end."""
-    code = (
-        "import sys; from scv.cli import main; main();"
-        "sys.stdout.flush(); print('\\n', *sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=place.workspace,
-        env=environment(),
-        input=stdin,
-        capture_output=True,
-        timeout=WAIT_SECONDS,
-    )
-    return set(done.stderr.decode().splitlines()[-1].split())
+def modules_loaded(place: Place, *arguments: str) -> set[str]:
+    """Run a command without input and name the modules it loads."""
+    done = scv(place, *arguments, PYTHONPROFILEIMPORTTIME="1")
+    assert done.status == 0, done.err
+    lines = [line for line in done.err.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}

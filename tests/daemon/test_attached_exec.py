@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.kit import SCV, Daemon, Done, environment, modules_after, scv
+from tests.daemon.kit import SCV, Daemon, Done, environment, modules_loaded, scv
 from tests.server.kit import HOLD, WAIT_SECONDS, Json
 from tests.test_layout import HEAVY
 
@@ -211,7 +211,7 @@ def test_the_terminal_uses_the_server(daemon: Daemon) -> None:
 def test_exec_attach_loads_nothing_heavy(daemon: Daemon) -> None:
     daemon.place.model.say("done")
 
-    loaded = modules_after(daemon.place, ["exec", "--attach", "go"], b"")
+    loaded = modules_loaded(daemon.place, "exec", "--attach", "go")
 
     assert "scv.cli.attached" in loaded
     assert loaded & HEAVY == set()

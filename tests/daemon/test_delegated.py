@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.kit import Daemon, environment
-from tests.server.kit import HOLD, ROOT, Json, Question, Scv
+from tests.server.kit import HOLD, ROOT, Json, Question, Scv, Session
 
 pytestmark = pytest.mark.anyio
 
@@ -83,11 +83,16 @@ async def test_a_peer_that_descends_from_a_tool_cannot_answer(
         assert not question.withdrawn
         place.model.say("done")
         question.reply(question.decision("once"))
-        session = person.followers[guarded]
-        await person.until(lambda: session.ended)
-        [call] = [e for e in session.items.values() if e["kind"] == "tool_call"]
-        assert call["status"] == "completed"
-        assert "/intruder" not in call["result"]["output"]
+        session = Session(person, guarded)
+        await person.until(lambda: session.follower.ended)
+        place.model.call("bash", {"command": "echo $PATH"})
+        place.model.say("done")
+        turn = await session.start()
+        again = await person.question(2)
+        again.reply(again.decision("once"))
+        await session.end(turn)
+        assert len(session.results()) == 2
+        assert not any("/intruder" in result for result in session.results())
 
 
 @pytest.mark.parametrize("is_of_this_home", [True, False])

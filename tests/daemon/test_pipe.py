@@ -14,7 +14,7 @@ import pytest
 
 from scv.host.private import private_directory
 from scv.host.sockets import listen
-from tests.daemon.kit import SCV, Daemon, environment, modules_after, scv, speaking
+from tests.daemon.kit import SCV, Daemon, environment, modules_loaded, scv, speaking
 from tests.server.kit import ALLOW, WAIT_SECONDS, Place, Running, Scv, talk
 from tests.test_layout import HEAVY
 
@@ -260,7 +260,7 @@ def test_the_pipe_ends_with_its_server(daemon: Daemon) -> None:
 
 
 def test_the_pipe_loads_nothing_heavy(daemon: Daemon) -> None:
-    loaded = modules_after(daemon.place, ["attach", "--stdio"], b"")
+    loaded = modules_loaded(daemon.place, "attach", "--stdio")
 
     assert loaded & (HEAVY | {"dataclasses", "json", "logging", "typing"}) == set()
 

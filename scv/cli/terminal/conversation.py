@@ -12,7 +12,8 @@ from anyio import Event, sleep
 from scv.cli.results import call_line
 from scv.cli.terminal import blocks, questions
 from scv.cli.terminal.screen import Handlers, Screen
-from scv.client import Client, FollowedSession, decide, inert, inert_line
+from scv.client import Client, FollowedSession, decide
+from scv.client.inert import inert, inert_line
 from scv.errors import ScvError
 
 Json = dict[str, Any]

@@ -10,10 +10,10 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scv.cli.terminal.live import tail_lines
+from scv.values import frozen
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -27,7 +27,7 @@ QUIET_SECONDS = 0.5
 INPUT_ROWS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Handlers:
     """What the keys do.
 

@@ -7,9 +7,11 @@ to wait for (seconds since the body began), a `Fault` breaks the connection.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
+
+from scv.values import frozen
 
 Json = dict[str, Any]
 
@@ -25,7 +27,7 @@ class Fault(Enum):
 Move = bytes | float | Fault
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """One HTTP answer; a body given as `bytes` is sent with its length."""
 
@@ -34,7 +36,7 @@ class Reply:
     body: bytes | Iterator[Move]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """One call to make."""
 
@@ -42,7 +44,7 @@ class ToolCall:
     arguments: Json | str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelAnswer:
     """One response of the stand-in, before it becomes events.
 

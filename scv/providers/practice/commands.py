@@ -7,10 +7,10 @@ report. Replaying it over the results of a request finds the next call.
 
 import re
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 
 from scv.providers.practice.answer import ModelAnswer, ToolCall, split_text
 from scv.providers.practice.conversation import Conversation, Result
+from scv.values import frozen
 
 Steps = Generator[ToolCall, Result, str]
 
@@ -49,7 +49,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _SHA256 = re.compile(r'sha256"?\s*[:=]\s*"?([0-9a-f]{64})')
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unknown:
     """A line that is no command."""
 

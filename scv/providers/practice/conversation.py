@@ -5,15 +5,16 @@ This is all the state a stand-in has: the same input gives the same answer.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from scv.values import frozen
 
 Json = dict[str, Any]
 
 _FAILED = ("error:", "denied", "interrupted", "not run")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """One call since the person's last words, with its output."""
 
@@ -49,7 +50,7 @@ class Result:
         return first if len(first) <= 160 else f"{first[:159]}…"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conversation:
     """The part of a request that a stand-in looks at."""
 

@@ -1,6 +1,5 @@
 """`scv/schema/get`."""
 
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from scv.core.records import Json
@@ -12,6 +11,8 @@ if TYPE_CHECKING:
 
 async def get(connection: "Connection", params: Json) -> Json:
     """Put the protocol's JSON Schema into a blob and name it."""
+    from importlib import resources  # it brings archives and temporary files along
+
     store = await connection.server.ready()
     text = resources.files("scv.wire").joinpath("schema.json").read_bytes()
     blob_id = await store.put_blob(text, "application/schema+json", "")
