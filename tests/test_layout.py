@@ -27,14 +27,14 @@ ROOMS = {
     "errors": "",
     "values": "",
     "shapes": "",
-    "wire": "errors shapes",
-    "config": "errors host shapes",
+    "wire": "errors",
+    "config": "errors host",
     "core": "errors wire config",
     "host": "errors",
     "store": _EDGE,
     "rpc": "errors wire",
     "providers": _EDGE,
-    "tools": f"{_EDGE} shapes",
+    "tools": _EDGE,
     "agents": _EDGE,
     "server": "errors wire config core rpc host",
     "lsp": _FACE,
@@ -44,7 +44,7 @@ ROOMS = {
     "cli": "errors wire config client host",
     "__main__": "cli",
 }
-OPEN_TO_ALL = "values"
+OPEN_TO_ALL = ("values", "shapes")
 # Arrows that nothing follows when a module loads: inside functions, or for types only.
 LATE = {"cli": "app"}
 JOINS_ALL = "app"
@@ -134,7 +134,7 @@ def is_allowed(each: Import) -> bool:
     source, target = room(each.importer), room(each.target)
     if not each.target.startswith("scv.") or source in (target, JOINS_ALL):
         return True
-    allowed = [*ROOMS.get(source, "").split(), OPEN_TO_ALL]
+    allowed = [*ROOMS.get(source, "").split(), *OPEN_TO_ALL]
     is_loaded = not (each.is_late or each.is_for_types)
     return target in allowed or (not is_loaded and target == LATE.get(source))
 

@@ -231,11 +231,10 @@ async def test_history_in_pages(place: Place) -> None:
             "session/history", sessionId=session.id, after=ids[2], limit=3
         )
         assert [item["id"] for item in following["items"]] == ids[3:6]
-        tail = await scv.call(
-            "session/attach", sessionId=session.id, history="tail", tailItems=2
+        _, tail = await scv.attach(
+            session.id, known=session.follower, history="tail", tailItems=2
         )
         assert [item["id"] for item in tail["items"]] == ids[-2:]
-        scv.followers.pop(session.id)
 
 
 async def test_resume_after_a_restart(place: Place) -> None:
