@@ -6,6 +6,9 @@ from scv.core.ids import new_id, now_ms
 from scv.core.log import EventLog
 from scv.core.records import DeltasDone, EventReplaced, ItemRecord, Json, Store
 
+DELTA_CHARACTERS = 32 * 1024
+"""Most of one delta: however it is escaped, its event is below the limit."""
+
 
 class Transcript:
     """Writes items; the running ones live here until they complete."""
@@ -52,7 +55,14 @@ class Transcript:
         return item
 
     def grow(self, item: Json, text: str) -> None:
-        """Add to a running item's `text`."""
+        """Add to a running item's `text`; much at once becomes several events."""
+        while len(text) > DELTA_CHARACTERS:
+            self._grow(item, text[:DELTA_CHARACTERS])
+            self._log.flush_delta()
+            text = text[DELTA_CHARACTERS:]
+        self._grow(item, text)
+
+    def _grow(self, item: Json, text: str) -> None:
         item_id = item["id"]
         parts = self._grown.get(item_id)
         if parts is None:

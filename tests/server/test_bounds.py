@@ -17,7 +17,7 @@ from scv.wire.limits import (
     ITEM_PAGE_BYTES,
     REPLAY_BYTES,
 )
-from tests.fakes.model_server import USAGE, completed
+from tests.fakes.model_server import USAGE, completed, delta
 from tests.server.kit import ALLOW, Json, Place, Running, Scv, Session, talk
 
 pytestmark = pytest.mark.anyio
@@ -258,6 +258,21 @@ async def write_events(place: Place, session_id: str, size: int) -> None:
             )
             size -= len(body)
         await store.commit((replace(record, last_seq=number, ceiling=number),))
+
+
+async def test_a_delta_of_any_length_comes_in_bounded_events(place: Place) -> None:
+    text = "".join(f"{number}\x01é" for number in range(60_000))
+    place.model.raw(delta(text[:7]), delta(text[7:]), completed(USAGE))
+
+    async with place.server() as scv:
+        session = await scv.create()
+        turn = await session.prompt()
+
+        assert turn["status"] == "completed"
+        deltas = session.follower.of_type("item.delta")
+        assert "".join(data["append"] for data in deltas) == text
+        sizes = [len(json.dumps(data, ensure_ascii=False)) for data in deltas]
+        assert max(sizes) < EVENT_PAYLOAD_BYTES
 
 
 async def test_no_event_is_larger_than_the_limit(place: Place) -> None:

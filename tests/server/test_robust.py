@@ -285,16 +285,9 @@ async def test_while_a_session_drains_no_new_turn_begins(place: Place) -> None:
         turn = await session.start()
         await scv.until(lambda: session.texts() == ["all "])
         by = {"sessionId": session.id}
-        errors: list[str] = []
 
         async def close() -> None:
             await scv.call("session/close", mode="drain", opId="close", **by)
-
-        async def prompt_at_the_end() -> None:
-            await scv.until(lambda: session.follower.ended)
-            parts = [{"type": "text", "text": "more"}]
-            error = await scv.refused("turn/start", input=parts, **by)
-            errors.append(error.data["code"])
 
         async with create_task_group() as tasks:
             tasks.start_soon(close)

@@ -7,7 +7,7 @@ open. It serves one purpose and refuses everything else.
 import hmac
 import json
 import logging
-import secrets
+import os
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,7 +40,7 @@ class PracticeServer:
     """
 
     def __init__(self, respond: Responder | None = None, *, port: int = 0) -> None:
-        self.token = secrets.token_urlsafe(24)
+        self.token = os.urandom(24).hex()
         self.base_url = ""
         self._port = port
         self._respond = respond or self._follow_commands
