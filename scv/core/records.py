@@ -117,6 +117,16 @@ class ApprovalRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """The waiting prompts of a session, whole: revision, held, entries in order."""
+
+    session_id: str
+    rev: int
+    held: bool
+    entries: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OpRecord:
     """The stored result of a mutating request: same id and params, same result."""
 
@@ -136,6 +146,7 @@ Change = (
     | HistoryRecord
     | ApprovalRecord
     | OpRecord
+    | QueueRecord
 )
 """Every record but events and DeltasDone replaces an earlier one with the same key."""
 
@@ -149,6 +160,7 @@ class StoredSession:
     open_items: tuple[ItemRecord, ...]
     history: tuple[Entry, ...]
     approvals: tuple[ApprovalRecord, ...]
+    queue: QueueRecord | None = None
 
 
 class SessionLock(Protocol):

@@ -6,6 +6,7 @@ from scv.wire.approval import Risk
 from scv.wire.identifiers import Id, Millis
 
 ItemStatus = Literal[
+    "pending",
     "in_progress",
     "waiting_approval",
     "completed",

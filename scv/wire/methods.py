@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scv.wire import approval, blob, lifecycle, schema, session, turn
+from scv.wire import approval, blob, lifecycle, queue, schema, session, turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,37 @@ METHODS: dict[str, Method] = {
     "scv/turn/start": Method("server", turn.StartTurn, turn.TurnStarted, mutating=True),
     "scv/turn/cancel": Method(
         "server", turn.CancelTurn, turn.TurnCancelling, mutating=True
+    ),
+    "scv/turn/steer": Method("server", turn.SteerTurn, turn.TurnSteered, mutating=True),
+    "scv/turn/steer/retract": Method(
+        "server", turn.RetractSteer, turn.SteerRetracted, mutating=True
+    ),
+    "scv/turn/retry": Method("server", turn.RetryTurn, turn.TurnRetried, mutating=True),
+    "scv/tool/cancel": Method(
+        "server", turn.CancelTool, lifecycle.Empty, mutating=True
+    ),
+    "scv/queue/list": Method(
+        "server", queue.ListQueue, queue.QueueState, observer=True
+    ),
+    "scv/queue/add": Method("server", queue.AddEntry, queue.EntryResult, mutating=True),
+    "scv/queue/update": Method(
+        "server", queue.UpdateEntry, queue.EntryResult, mutating=True
+    ),
+    "scv/queue/move": Method(
+        "server", queue.MoveEntry, queue.QueueRevision, mutating=True
+    ),
+    "scv/queue/remove": Method(
+        "server", queue.RemoveEntry, queue.QueueRevision, mutating=True
+    ),
+    "scv/queue/clear": Method(
+        "server", queue.ClearQueue, queue.QueueRevision, mutating=True
+    ),
+    "scv/queue/hold": Method("server", queue.HoldQueue, queue.QueueHeld, mutating=True),
+    "scv/queue/release": Method(
+        "server", queue.ReleaseQueue, queue.QueueHeld, mutating=True
+    ),
+    "scv/queue/promote": Method(
+        "server", queue.PromoteEntry, queue.EntryPromoted, mutating=True
     ),
     "scv/turn/get": Method("server", turn.GetTurn, turn.TurnResult, observer=True),
     "scv/approval/request": Method(

@@ -6,7 +6,8 @@ from scv.shapes import LARGEST_INTEGER, Bounds
 from scv.wire.approval import Approval
 from scv.wire.event import Event
 from scv.wire.identifiers import Id, Millis, OpId, PageLimit, Path, Role, Seq
-from scv.wire.turn import QueueState, Turn, Usage
+from scv.wire.queue import QueueState
+from scv.wire.turn import Turn, Usage
 
 SessionState = Literal[
     "idle", "running", "needs_approval", "needs_input", "held", "failed"
