@@ -15,7 +15,7 @@ from scv.core.log import EventLog
 from scv.core.ports import Asker, PreparedCall
 from scv.core.question import build
 from scv.core.records import ApprovalRecord, Change, Json, Store
-from scv.errors import InvalidParams, StoreError
+from scv.errors import InvalidParams
 from scv.wire.errors import refuse
 from scv.wire.limits import PENDING_APPROVALS
 

@@ -25,7 +25,6 @@ from anyio import CancelScope
 
 from scv.core.ids import now_ms
 from scv.core.records import HOLE, Change, EventRecord, Store
-from scv.errors import StoreError
 from scv.wire.event import NOT_DURABLE
 from scv.wire.limits import EVENT_NUMBER_BLOCK
 

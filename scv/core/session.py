@@ -13,16 +13,18 @@ from anyio import CancelScope, Lock
 
 from scv.core.approval import ApprovalDesk
 from scv.core.context import ContextLimit, Estimator, trim_history
-from scv.core.history import Entry, UserEntry
+from scv.core.history import Entry, NoteEntry, UserEntry
 from scv.core.ids import new_id, now_ms
 from scv.core.log import EventLog
 from scv.core.ports import Asker, Runtime, TokenUsage
 from scv.core.prompt import prompt_text
+from scv.core.queue import PromptQueue, Waiting, waiting_from_item
 from scv.core.records import (
     Change,
     HistoryRecord,
     Json,
     OpRecord,
+    QueueRecord,
     SessionLock,
     SessionRecord,
     Store,
@@ -30,8 +32,9 @@ from scv.core.records import (
 )
 from scv.core.transcript import Transcript
 from scv.core.turn import Turn, TurnContext, TurnEnd, duration_ms, run_steps
+from scv.core.views import session_view, turn_view
 from scv.core.visible import one_line
-from scv.errors import StoreError
+from scv.errors import RequestRefused, ScvError, StoreError
 from scv.wire.errors import refuse
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], Any]
+RETRYABLE = ("failed", "interrupted", "cancelled", "limited")
+RETRY_NOTE = "The last attempt ended early. Go on from what is above."
 MakeOp = Callable[[Json], OpRecord]
 """Builds the stored result of the request, to go into the commit of its effect."""
 
@@ -61,6 +66,21 @@ class Submitter:
     client_id: str
     name: str
 
+    def author(self) -> Json:
+        """Name it in an item."""
+        return {"clientId": self.client_id, "name": self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A turn that has begun and is not on disk yet."""
+
+    turn: Turn
+    entry: Entry
+    title: str
+    rows: list[Change]
+    result: Json
+
 
 class Session:
     """One live session, owned by this process while `lock` is held."""
@@ -77,6 +97,7 @@ class Session:
         environment: Mapping[str, str],
         history: list[Entry],
         last_turn: TurnRecord | None = None,
+        queue: QueueRecord | None = None,
     ) -> None:
         self.record = record
         self.environment = environment
@@ -84,8 +105,11 @@ class Session:
         self.turn: Turn | None = None
         self.last_turn = last_turn
         self.closed = False
+        self.queue = PromptQueue(record.id, queue)
+        self._steers: dict[str, Json] = {}
         self._told: set[str] = set()
         self._updating = Lock()
+        self._queueing = Lock()
         self._positions = len(history)
         self._store = store
         self._lock = lock
@@ -116,6 +140,8 @@ class Session:
         """What a person wants to know at a glance."""
         if self.turn is not None:
             return "needs_approval" if self.desk.pending() else "running"
+        if self.queue.held and len(self.queue):
+            return "held"
         if self.last_turn is not None and self.last_turn.status == "failed":
             return "failed"
         return "idle"
@@ -161,80 +187,210 @@ class Session:
                 "a turn is running in this session; wait for its end or cancel it",
                 turnId=self.turn.id,
             )
-        text = prompt_text(parts)
-        runtime = self.runtime()
-        before = self.record
-        turn = Turn(new_id("t"), now_ms(), submitter.client_id)
-        self.turn = turn
-        self.log.append(
-            "turn.accepted", {"owner": submitter.client_id}, turn_id=turn.id, held=True
-        )
-        item, item_row = self.transcript.add(
-            "user_message",
-            turn.id,
-            held=True,
-            parts=parts,
-            opId=op_id,
-            author={"clientId": submitter.client_id, "name": submitter.name},
-        )
-        title_changed = not self.record.title
-        if title_changed:
-            self._set(title=one_line(text, 80), rev=self.record.rev + 1)
-        entry = UserEntry(text)
-        self.history.append(entry)
-        position = self._positions
-        self._positions += 1
-        result: Json = {
-            "outcome": "started",
-            "turnId": turn.id,
-            "itemId": item["id"],
-            "seq": self.log.last,
-        }
-        self._spawn(lambda: self._run(turn, runtime))
-        self._set(updated_at=turn.started_at)
-        try:
-            await self.log.commit(
-                self._row(),
-                self._turn_row(turn),
-                item_row,
-                HistoryRecord(self.id, position, turn.id, entry),
-                make_op(result),
-            )
-        except BaseException:
-            turn.refused = True
-            turn.scope.cancel()
-            turn.accepted.set()
-            if title_changed and self.record.rev == before.rev + 1:
-                self._set(title=before.title, rev=before.rev)
-            await self._forget(turn, entry, position)
-            raise
-        turn.accepted.set()
-        for state in turn.unsaid:
-            self.log.append("turn.state", {"state": state}, turn_id=turn.id)
-        if title_changed:
-            self._announce({"title": self.record.title})
+        opening = self._open_turn(parts, submitter.author(), op_id)
+        result = {"outcome": "started", **opening.result, "seq": self.log.last}
+        await self._keep(opening, make_op(result))
         return result
 
-    async def cancel_turn(self, turn_id: str, reason: str, make_op: MakeOp) -> Json:
+    async def queue_prompt(
+        self, parts: list[Json], submitter: Submitter, op_id: str, make_op: MakeOp
+    ) -> Json:
+        """Append a prompt to the queue; it starts at once when nothing else does.
+
+        Raises:
+            RequestRefused: 4262, the queue is full.
+            StoreError: It could not be kept; nothing is accepted.
+        """
+
+        def add(queue: PromptQueue) -> Json:
+            entry = queue.add(parts, op_id=op_id, submitter=submitter.author())
+            return {"outcome": "queued", "queueId": entry.id, "seq": self.log.last}
+
+        return await self.change_queue(add, make_op)
+
+    async def change_queue(
+        self, act: Callable[[PromptQueue], Json], make_op: MakeOp
+    ) -> Json:
+        """Change the queue, keep and tell it, and start what may run now.
+
+        `act` makes the change and builds the result; what it raises goes up.
+
+        Raises:
+            StoreError: The change could not be kept; the queue is as it was.
+        """
+        async with self._queueing:
+            self._check_open()
+            restore, before = self.queue.snapshot(), self.queue.rev
+            result = act(self.queue)
+            after = self.queue.rev
+            if after != before:
+                self._tell_queue(held=True)
+            try:
+                await self.log.commit(self.queue.record(), make_op(result))
+            except BaseException:
+                if self.queue.rev == after:
+                    restore()
+                raise
+        self._start_next()
+        return result
+
+    async def promote(self, queue_id: str, where: str, make_op: MakeOp) -> Json:
+        """Move a waiting prompt to the head (`next`) or into the turn (`steer`).
+
+        Raises:
+            RequestRefused: 4202, it does not wait any more.
+        """
+        turn = self.turn
+        if where == "next" or turn is None:
+
+            def to_head(queue: PromptQueue) -> Json:
+                entry = queue.remove(queue_id)
+                queue.put_first([entry])
+                if where == "steer":
+                    queue.hold(False)
+                return {"outcome": "next" if where == "next" else "started"}
+
+            return await self.change_queue(to_head, make_op)
+        steered: list[Json] = []
+
+        def into_turn(queue: PromptQueue) -> Json:
+            entry = queue.remove(queue_id)
+            item = self.transcript.start(
+                "user_message",
+                turn.id,
+                status="pending",
+                parts=entry.parts,
+                opId=entry.op_id,
+                author=entry.submitter,
+            )
+            self._steers[item["id"]] = item
+            steered.append(item)
+            self.log.append("steer.pending", {}, turn_id=turn.id, item_id=item["id"])
+            return {"outcome": "steered", "turnId": turn.id, "itemId": item["id"]}
+
+        try:
+            return await self.change_queue(into_turn, make_op)
+        except StoreError:
+            for item in steered:
+                if self._steers.pop(item["id"], None) is not None:
+                    self.transcript.complete(item, "cancelled")
+            raise
+
+    async def steer(
+        self,
+        turn_id: str | None,
+        parts: list[Json],
+        submitter: Submitter,
+        op_id: str,
+        make_op: MakeOp,
+    ) -> Json:
+        """Say something to the running turn; returns when it is on disk.
+
+        Raises:
+            RequestRefused: 4243 when that turn is not running.
+            StoreError: It could not be kept; nothing is accepted.
+        """
+        self._check_open()
+        turn = self.turn
+        if turn is None or turn_id not in (None, turn.id) or turn.is_ending:
+            raise self._not_current()
+        prompt_text(parts)
+        item = self.transcript.start(
+            "user_message",
+            turn.id,
+            status="pending",
+            parts=parts,
+            opId=op_id,
+            author=submitter.author(),
+        )
+        self._steers[item["id"]] = item
+        self.log.append("steer.pending", {}, turn_id=turn.id, item_id=item["id"])
+        result = {"outcome": "pending", "itemId": item["id"], "turnId": turn.id}
+        try:
+            await self.log.commit(make_op(result))
+        except BaseException:
+            if self._steers.pop(item["id"], None) is not None:
+                self.transcript.complete(item, "cancelled")
+            raise
+        return result
+
+    async def retract_steer(self, item_id: str, make_op: MakeOp) -> Json:
+        """Take a steer back; false when the model has it already."""
+        self._check_open()
+        item = self._steers.pop(item_id, None)
+        if item is not None:
+            self.log.append(
+                "steer.retracted", {}, turn_id=item["turnId"], item_id=item_id
+            )
+            self.transcript.complete(item, "cancelled")
+        result = {"retracted": item is not None}
+        await self.log.commit(make_op(result))
+        return result
+
+    async def retry_turn(
+        self, turn_id: str, submitter: Submitter, make_op: MakeOp
+    ) -> Json:
+        """Go on after the newest turn failed or was interrupted.
+
+        Raises:
+            RequestRefused: 4241 while a turn runs, 4243 when the newest turn is
+                another one or ended in another way.
+        """
+        self._check_open()
+        last = self.last_turn
+        if self.turn is not None:
+            raise refuse("session.busy", "a turn is running", turnId=self.turn.id)
+        if last is None or last.id != turn_id or last.status not in RETRYABLE:
+            raise refuse(
+                "turn.not_current",
+                "only the newest turn can be tried again, when it failed or was"
+                " interrupted",
+                idle=True,
+            )
+        opening = self._open_turn(None, submitter.author(), "")
+        result = {"turnId": opening.turn.id}
+        await self._keep(opening, make_op(result))
+        return result
+
+    async def cancel_tool(self, item_id: str, make_op: MakeOp) -> Json:
+        """Stop one call; the turn goes on with a cancelled result.
+
+        Raises:
+            RequestRefused: 4202, that call is not running.
+        """
+        scope = self.turn.calls.get(item_id) if self.turn is not None else None
+        if scope is None:
+            raise refuse("object.not_found", "no such call is running")
+        scope.cancel()
+        await self.log.commit(make_op({}))
+        return {}
+
+    async def cancel_turn(
+        self, turn_id: str, reason: str, make_op: MakeOp, *, queue: str = "hold"
+    ) -> Json:
         """Stop exactly this turn; answers at once with what is being stopped.
+
+        Args:
+            queue: `hold`, `keep` or `clear`: what becomes of waiting prompts.
 
         Raises:
             RequestRefused: 4243 when another turn runs, or none.
         """
         turn = self.turn
         if turn is None or turn.id != turn_id:
-            data = {"turnId": turn.id} if turn is not None else {"idle": True}
-            raise refuse("turn.not_current", "that turn is not running", **data)
+            raise self._not_current()
         receipt: Json = {
             "processes": sorted(turn.processes),
             "approvals": [],
-            "queueHeld": False,
-            "queued": [],
+            "steers": list(self._steers),
+            "queueHeld": queue == "hold",
+            "queued": [] if queue == "clear" else self.queue.ids,
         }
         state = "ended" if turn.state == "ended" else "cancelling"
         result: Json = {"state": state, "receipt": receipt}
         if turn.cancel_reason is None:
             turn.cancel_reason = reason or "cancelled"
+            turn.queue_after = queue
             self._set_state(turn, "cancelling")
         turn.scope.cancel()
         receipt["approvals"] = self.desk.cancel()
@@ -347,6 +503,142 @@ class Session:
 
     # --- inside ---
 
+    def _open_turn(
+        self, parts: list[Json] | None, author: Json, op_id: str
+    ) -> "_Opening":
+        """Begin a turn at once; without `parts` it goes on from the history.
+
+        Nothing of it is told before `_keep` has put it on disk.
+        """
+        text = prompt_text(parts) if parts is not None else ""
+        runtime = self.runtime()
+        turn = Turn(new_id("t"), now_ms(), author["clientId"])
+        self.turn = turn
+        self.log.append(
+            "turn.accepted", {"owner": turn.owner}, turn_id=turn.id, held=True
+        )
+        rows: list[Change] = []
+        result: Json = {"turnId": turn.id}
+        entry: Entry = NoteEntry(RETRY_NOTE)
+        title = self.record.title
+        if parts is not None:
+            item, row = self.transcript.add(
+                "user_message",
+                turn.id,
+                held=True,
+                parts=parts,
+                opId=op_id,
+                author=author,
+            )
+            rows.append(row)
+            result["itemId"] = item["id"]
+            entry = UserEntry(text)
+            title = title or one_line(text, 80)
+        self.history.append(entry)
+        rows.append(HistoryRecord(self.id, self._positions, turn.id, entry))
+        self._positions += 1
+        self._spawn(lambda: self._run(turn, runtime))
+        self._set(updated_at=turn.started_at)
+        return _Opening(turn, entry, title, rows, result)
+
+    async def _keep(self, opening: "_Opening", *changes: Change) -> None:
+        """Put a turn's beginning on disk and let it be told; else it never was.
+
+        Raises:
+            StoreError: It could not be kept.
+        """
+        turn = opening.turn
+        title_changed = opening.title != self.record.title
+        row = self._row()
+        if title_changed:
+            row = replace(row, title=opening.title, rev=row.rev + 1)
+        try:
+            await self.log.commit(row, self._turn_row(turn), *opening.rows, *changes)
+        except BaseException:
+            turn.refused = True
+            turn.scope.cancel()
+            turn.accepted.set()
+            await self._forget(turn, opening.entry)
+            raise
+        turn.accepted.set()
+        for state in turn.unsaid:
+            self.log.append("turn.state", {"state": state}, turn_id=turn.id)
+        if title_changed:
+            self._set(title=opening.title, rev=row.rev)
+            self._announce({"title": opening.title})
+
+    def _start_next(self) -> None:
+        """Start the first waiting prompt when nothing runs; never waits."""
+        if self.turn is not None or self.closed:
+            return
+        entry = self.queue.take()
+        if entry is None:
+            return
+        try:
+            opening = self._open_turn(entry.parts, entry.submitter, entry.op_id)
+        except ScvError as error:
+            self._put_back(entry, error.message)
+            return
+        self._tell_queue()
+        self._spawn(lambda: self._keep_waiting(entry, opening))
+
+    async def _keep_waiting(self, entry: Waiting, opening: "_Opening") -> None:
+        try:
+            await self._keep(opening, self.queue.record())
+        except StoreError as error:
+            self._put_back(entry, error.message)
+
+    def _put_back(self, entry: Waiting, problem: str) -> None:
+        """A waiting prompt could not start: it stays first, and the queue is held."""
+        self.queue.put_first([entry])
+        self.queue.hold(True)
+        self._tell_queue()
+        self._store.enqueue((self.queue.record(),))
+        self.log.append("notice", {"code": "queue.held", "message": problem})
+
+    def _tell_queue(self, *, held: bool = False) -> None:
+        self.log.append("queue.changed", self.queue.view(), held=held)
+
+    def _not_current(self) -> RequestRefused:
+        data = {"turnId": self.turn.id} if self.turn is not None else {"idle": True}
+        return refuse("turn.not_current", "that turn is not running", **data)
+
+    def _deliver(self, turn: Turn) -> bool:
+        """Give the model the steers that wait; False when there are none."""
+        steers = list(self._steers.values())
+        self._steers.clear()
+        for item in steers:
+            self.transcript.complete(item, "completed")
+            self.log.append("steer.delivered", {}, turn_id=turn.id, item_id=item["id"])
+            self._remember(UserEntry(prompt_text(item["parts"])), turn.id)
+        return bool(steers)
+
+    def _settle_queue(self, turn: Turn, end: TurnEnd) -> None:
+        """After a turn: steers the model never got wait first; stop means stop."""
+        requeued = []
+        for item in self._steers.values():
+            waiting = waiting_from_item(item)
+            requeued.append(waiting)
+            self.log.append(
+                "steer.requeued",
+                {"queueId": waiting.id},
+                turn_id=turn.id,
+                item_id=item["id"],
+            )
+            self.transcript.complete(item, "cancelled")
+        self._steers.clear()
+        before = self.queue.rev
+        if requeued:
+            self.queue.put_first(requeued)
+        if turn.queue_after == "clear" and len(self.queue):
+            self.queue.clear()
+        stopped = end.status in ("cancelled", "failed") and turn.queue_after == "hold"
+        if stopped and len(self.queue):
+            self.queue.hold(True)
+        if self.queue.rev != before:
+            self._tell_queue()
+            self._store.enqueue((self.queue.record(),))
+
     def _check_open(self) -> None:
         if self.closed:
             raise refuse("session.not_found", "the session is closed; attach again")
@@ -430,13 +722,13 @@ class Session:
             with CancelScope(shield=True):
                 await self._end(turn, end)
 
-    async def _forget(self, turn: Turn, entry: Entry, position: int) -> None:
+    async def _forget(self, turn: Turn, entry: Entry) -> None:
         """Undo a turn whose prompt could not be kept."""
         with CancelScope(shield=True):
             await turn.ended.wait()
         if self.history and self.history[-1] is entry:
             del self.history[-1]
-        self._positions = position
+        self._positions -= 1
         self.turn = None
 
     async def _end(self, turn: Turn, end: TurnEnd) -> None:
@@ -444,6 +736,8 @@ class Session:
         if turn.refused:
             turn.ended.set()
             return
+        turn.is_ending = True
+        self._settle_queue(turn, end)
         turn.end = end
         turn.state = "ended"
         data: Json = {
@@ -468,6 +762,7 @@ class Session:
             self.last_turn = row
             self.turn = None
             turn.ended.set()
+            self._start_next()
 
     async def _tell(self, turn: Turn, notices: tuple[str, ...]) -> None:
         """Write each notice once in the life of this session."""
@@ -512,6 +807,7 @@ class Session:
             remember=self._remember,
             set_state=self._set_state,
             used=self._used,
+            deliver=self._deliver,
         )
 
 
@@ -519,51 +815,3 @@ def _failed(code: str, message: str) -> TurnEnd:
     return TurnEnd(
         "failed", code, {"code": code, "message": message, "retryable": False}
     )
-
-
-def session_view(record: SessionRecord, state: str) -> Json:
-    """A session in wire form."""
-    workspace: Json = {"root": record.root}
-    if record.folders:
-        workspace["folders"] = list(record.folders)
-    view: Json = {
-        "id": record.id,
-        "title": record.title,
-        "workspace": workspace,
-        "state": state,
-        "createdAt": record.created_at,
-        "updatedAt": record.updated_at,
-        "config": record.config,
-        "rev": record.rev,
-        "epoch": record.epoch,
-        "lastSeq": record.last_seq,
-        "usage": record.usage,
-    }
-    if record.archived:
-        view["archived"] = True
-    if record.parent:
-        view["parent"] = record.parent
-    if record.channel:
-        view["channel"] = record.channel
-    return view
-
-
-def turn_view(row: TurnRecord) -> Json:
-    """A turn in wire form."""
-    view: Json = {
-        "id": row.id,
-        "sessionId": row.session_id,
-        "state": row.state,
-        "startedAt": row.started_at,
-        "usage": row.usage,
-    }
-    for name, value in (
-        ("status", row.status),
-        ("stopReason", row.stop_reason),
-        ("endedAt", row.ended_at),
-        ("error", row.error),
-        ("owner", row.owner),
-    ):
-        if value is not None:
-            view[name] = value
-    return view

@@ -51,6 +51,8 @@ class CallContext:
     store: Store
     set_state: Callable[[str], None]
     processes: set[int]
+    running: dict[str, CancelScope]
+    """Scopes of the calls that run now, by item; cancelling one ends that call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +114,17 @@ async def run_call(call: Call, context: CallContext) -> Finished:
         arguments=call.arguments[:ARGUMENTS_SHOWN],
     )
     try:
-        return await _attempt(call, item, context)
+        with CancelScope() as scope:
+            context.running[item["id"]] = scope
+            return await _attempt(call, item, context)
+        return _cancelled(item, context)
     except ToolError as error:
         return _fail(item, context, error.message)
     except Exception:
         logger.exception("tool %s failed (item %s)", item["name"], item["id"])
         return _fail(item, context, "the tool failed inside SCV; its log says why")
     finally:
+        context.running.pop(item["id"], None)
         if item["status"] in ("in_progress", "waiting_approval"):
             context.transcript.complete(
                 item,
@@ -129,6 +135,16 @@ async def run_call(call: Call, context: CallContext) -> Finished:
                     "truncated": False,
                 },
             )
+
+
+def _cancelled(item: Json, context: CallContext) -> Finished:
+    text = "cancelled by the user before it finished; go on without it"
+    context.transcript.complete(
+        item,
+        "cancelled",
+        result={"success": False, "output": text, "truncated": False},
+    )
+    return Finished(False, text)
 
 
 def _fail(item: Json, context: CallContext, message: str) -> Finished:

@@ -38,9 +38,11 @@ class Transcript:
             self._store.enqueue((record,))
         return item, record
 
-    def start(self, kind: str, turn_id: str, **fields: Any) -> Json:
+    def start(
+        self, kind: str, turn_id: str, *, status: str = "in_progress", **fields: Any
+    ) -> Json:
         """Begin an item that will grow or change."""
-        item = self._new(kind, turn_id, "in_progress", fields)
+        item = self._new(kind, turn_id, status, fields)
         seq = self._log.append(
             "item.started", {"item": item}, turn_id=turn_id, item_id=item["id"]
         )

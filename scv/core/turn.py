@@ -68,6 +68,10 @@ class Turn:
     usage: Json = field(default_factory=dict)
     end: TurnEnd | None = None
     refused: bool = False
+    is_ending: bool = False
+    queue_after: str = "hold"
+    """What becomes of waiting prompts when it is cancelled or fails."""
+    calls: dict[str, CancelScope] = field(default_factory=dict)
     processes: set[int] = field(default_factory=set)
 
     async def until_kept(self) -> None:
@@ -97,6 +101,8 @@ class TurnContext:
     remember: Callable[[Entry, str], None]
     set_state: Callable[[Turn, str], None]
     used: Callable[[Turn, TokenUsage | None, int], None]
+    deliver: Callable[[Turn], bool]
+    """Gives the model what was said meanwhile; False when there was nothing."""
 
 
 async def run_steps(turn: Turn, context: TurnContext) -> TurnEnd:
@@ -141,6 +147,7 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
             settings = runtime.settings
             specs = [tool.spec for _, tool in sorted(runtime.tools.items())]
             static = static_tokens(runtime.instructions, specs, settings.context)
+        context.deliver(turn)
         selection = select(
             context.history,
             static=static,
@@ -168,6 +175,8 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
         message = done.message
         context.remember(message, turn.id)
         if done.stop == "end" and not message.calls:
+            if context.deliver(turn):
+                continue
             return TurnEnd("completed", "end")
         if done.stop != "end":
             end = _cut_short(turn, context, done)
@@ -206,6 +215,7 @@ def _call_context(turn: Turn, context: TurnContext, runtime: Runtime) -> CallCon
         set_state=lambda state: context.set_state(turn, state),
         turn_id=turn.id,
         processes=turn.processes,
+        running=turn.calls,
     )
 
 

@@ -183,6 +183,7 @@ class Server:
             lock,
             history=list(stored.history),
             last_turn=stored.turns[-1] if stored.turns else None,
+            queue=stored.queue,
         )
         return session
 

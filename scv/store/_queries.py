@@ -22,6 +22,7 @@ from scv.store._schema import (
     HISTORY,
     ITEM,
     OPERATION,
+    QUEUE,
     SESSION,
     TURN,
     Table,
@@ -40,6 +41,7 @@ def _select(table: Table) -> str:
 _SESSIONS, _TURNS, _ITEMS = _select(SESSION), _select(TURN), _select(ITEM)
 _EVENTS, _ENTRIES, _APPROVALS = _select(EVENT), _select(HISTORY), _select(APPROVAL)
 _OPERATIONS, _BLOBS = _select(OPERATION), _select(BLOB)
+_QUEUES = _select(QUEUE)
 _NEWEST_TURN = "ORDER BY started_at DESC, id DESC LIMIT 1"
 
 
@@ -61,12 +63,14 @@ def load(db: "sqlite3.Connection", session_id: str) -> StoredSession | None:
         _APPROVALS + "WHERE state='pending' AND session_id=? ORDER BY created_at, id",
         key,
     )
+    queue = db.execute(_QUEUES + "WHERE session_id=?", key).fetchone()
     return StoredSession(
         _rows.read_session(found),
         tuple(_rows.read_turn(row) for row in turns),
         tuple(_rows.read_item(row) for row in items),
         tuple(_rows.read_entry(row) for row in entries),
         tuple(_rows.read_approval(row) for row in approvals),
+        _rows.read_queue(queue) if queue is not None else None,
     )
 
 

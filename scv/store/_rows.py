@@ -20,6 +20,7 @@ from scv.core.records import (
     HistoryRecord,
     ItemRecord,
     OpRecord,
+    QueueRecord,
     SessionRecord,
     TurnRecord,
 )
@@ -30,12 +31,13 @@ from scv.store._schema import (
     HISTORY,
     ITEM,
     OPERATION,
+    QUEUE,
     SESSION,
     TURN,
     Table,
 )
 
-OPEN_STATUSES = frozenset({"in_progress", "waiting_approval"})
+OPEN_STATUSES = frozenset({"pending", "in_progress", "waiting_approval"})
 """Statuses of an item that will still change."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -87,6 +89,7 @@ def prepare(
     | HistoryRecord
     | ApprovalRecord
     | OpRecord
+    | QueueRecord
     | BlobRecord,
 ) -> Write:
     """Fix a change's present content; events are fixed already and stay as they are.
@@ -117,6 +120,8 @@ def prepare(
         case OpRecord():
             found_by = (_text(change.client_id), _text(change.op_id), change.at)
             return _row(OPERATION, found_by, _fields(change))
+        case QueueRecord():
+            return _row(QUEUE, (change.session_id,), _fields(change))
         case BlobRecord():
             blob = (change.id, change.session_id, change.sha256, change.size)
             return _row(BLOB, blob, {"mime_type": change.mime_type})
@@ -217,6 +222,13 @@ def read_approval(values: Values) -> ApprovalRecord:
 def read_operation(values: Values) -> OpRecord:
     """Decode a row of `operation`."""
     return OpRecord(**read_body(OPERATION, values))
+
+
+def read_queue(values: Values) -> QueueRecord:
+    """Decode a row of `queue`."""
+    body = read_body(QUEUE, values)
+    body["entries"] = tuple(body["entries"])
+    return QueueRecord(**body)
 
 
 def read_blob(values: Values) -> BlobRecord:

@@ -53,7 +53,8 @@ HISTORY = _table("history", "session_id position", "turn_id")
 APPROVAL = _table("approval", "id", "session_id created_at state")
 OPERATION = _table("operation", "client_id op_id", "at")
 BLOB = _table("blob", "id session_id", "sha256 size")
-TABLES = (SESSION, TURN, ITEM, EVENT, HISTORY, APPROVAL, OPERATION, BLOB)
+QUEUE = _table("queue", "session_id", "")
+TABLES = (SESSION, TURN, ITEM, EVENT, HISTORY, APPROVAL, OPERATION, BLOB, QUEUE)
 
 
 def _make_version_1(connection: "sqlite3.Connection") -> None:
@@ -86,8 +87,15 @@ def _make_version_1(connection: "sqlite3.Connection") -> None:
         connection.execute(statement)
 
 
+def _make_version_2(connection: "sqlite3.Connection") -> None:
+    connection.execute(
+        "CREATE TABLE queue(session_id TEXT, body BLOB, crc INTEGER,"
+        " PRIMARY KEY(session_id)) WITHOUT ROWID"
+    )
+
+
 Migration = Callable[["sqlite3.Connection"], None]
-MIGRATIONS: tuple[Migration, ...] = (_make_version_1,)
+MIGRATIONS: tuple[Migration, ...] = (_make_version_1, _make_version_2)
 """Number n makes version n+1 out of version n; never changed once released."""
 
 

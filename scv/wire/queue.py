@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 
-from scv.wire.bounds import LARGEST_INTEGER, Bounds
+from scv.shapes import LARGEST_INTEGER, Bounds
 from scv.wire.identifiers import Id, Millis, OpId
 from scv.wire.turn import Input
 

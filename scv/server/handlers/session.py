@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from scv.core.prompt import shown_path
 from scv.core.records import HOLE, Json, SessionRecord
-from scv.core.session import MakeOp, Session, session_view
+from scv.core.session import MakeOp, Session
+from scv.core.views import session_view
 from scv.errors import RequestRefused
 from scv.server.paging import decode_cursor, encode_cursor
 from scv.server.server import new_session_record
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from scv.server.server import Server
 
 TAIL_ITEMS = 50
-EMPTY_QUEUE: Json = {"rev": 0, "held": False, "entries": []}
 
 
 async def create(connection: "Connection", params: Json, make_op: MakeOp) -> Json:
@@ -89,7 +89,7 @@ async def get(connection: "Connection", params: Json) -> Json:
     return {
         "session": session.view(),
         "turn": session.turn_view(),
-        "queue": EMPTY_QUEUE,
+        "queue": session.queue.view(),
         "approvals": session.desk.pending(),
         "clients": clients,
     }
@@ -160,7 +160,7 @@ async def attach(connection: "Connection", params: Json) -> Json:
         "epoch": log.epoch,
         "lastSeq": at,
         "pending": {"approvals": session.desk.pending()},
-        "queue": EMPTY_QUEUE,
+        "queue": session.queue.view(),
     }
     wanted = params.get("history", "none")
     if wanted != "none":
