@@ -38,6 +38,8 @@ class SessionRecord:
     channel: str | None = None
     base: int = 0
     """Added to event numbers to place items: grows when a rewind starts an epoch."""
+    ended: int = 0
+    """Number of the newest `turn.ended` of this epoch."""
     seen: int = 0
     """Number of the newest event of this epoch that somebody has seen."""
 

@@ -174,7 +174,7 @@ async def _close_item(
 async def _partial_text(store: Store, session: SessionRecord, item: ItemRecord) -> str:
     parts: list[str] = []
     length = 0
-    after, complete = item.seq - 1, False
+    after, complete = item.seq - session.base - 1, False
     while not complete:
         events, complete = await store.events(
             session.id, session.epoch, after=after, limit_bytes=1024 * 1024

@@ -5,13 +5,15 @@ must be durable is then committed before anybody is told.
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio import CancelScope, Lock
 
 from scv.core.approval import ApprovalDesk
+from scv.core.branch import Cut
+from scv.core.compaction import summarize, visible
 from scv.core.context import ContextLimit, Estimator, trim_history
 from scv.core.history import Entry, NoteEntry, UserEntry
 from scv.core.ids import new_id, now_ms
@@ -21,7 +23,9 @@ from scv.core.prompt import prompt_text
 from scv.core.queue import PromptQueue, Waiting, waiting_from_item
 from scv.core.records import (
     Change,
+    HistoryCut,
     HistoryRecord,
+    ItemsCut,
     Json,
     OpRecord,
     QueueRecord,
@@ -32,16 +36,19 @@ from scv.core.records import (
 )
 from scv.core.transcript import Transcript
 from scv.core.turn import Turn, TurnContext, TurnEnd, duration_ms, run_steps
-from scv.core.views import session_view, turn_view
+from scv.core.views import attention_of, session_view, turn_view
 from scv.core.visible import one_line
-from scv.errors import RequestRefused, ScvError, StoreError
+from scv.errors import ProviderError, RequestRefused, ScvError, StoreError
 from scv.wire.errors import refuse
+from scv.wire.limits import EVENT_NUMBER_BLOCK
 
 if TYPE_CHECKING:
     from scv.config.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+Work = Callable[[Turn, Runtime], Coroutine[Any, Any, TurnEnd]]
+"""What a turn does."""
 Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], Any]
 RETRYABLE = ("failed", "interrupted", "cancelled", "limited")
 RETRY_NOTE = "The last attempt ended early. Go on from what is above."
@@ -76,7 +83,7 @@ class _Opening:
     """A turn that has begun and is not on disk yet."""
 
     turn: Turn
-    entry: Entry
+    entry: Entry | None
     title: str
     rows: list[Change]
     result: Json
@@ -94,14 +101,15 @@ class Session:
         equip: Equip,
         asker: Asker,
         spawn: Spawn,
+        changed: Callable[["Session"], None],
         environment: Mapping[str, str],
-        history: list[Entry],
+        history: Sequence[Entry],
         last_turn: TurnRecord | None = None,
         queue: QueueRecord | None = None,
     ) -> None:
         self.record = record
         self.environment = environment
-        self.history = history
+        self.history = visible(history)
         self.turn: Turn | None = None
         self.last_turn = last_turn
         self.closed = False
@@ -115,19 +123,25 @@ class Session:
         self._lock = lock
         self._equip = equip
         self._spawn = spawn
+        self._changed = changed
         self._runtime: Runtime | None = None
         self._estimator: Estimator | None = None
+        self._asker = asker
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        record = self.record
         self.log = EventLog(
             record.id,
             record.epoch,
             last=record.last_seq,
             ceiling=record.ceiling,
-            store=store,
+            store=self._store,
             raise_ceiling=lambda number: replace(self._row(), ceiling=number),
-            spawn=spawn,
+            spawn=self._spawn,
         )
-        self.transcript = Transcript(self.log, store)
-        self.desk = ApprovalDesk(self.log, store, asker, lambda: None)
+        self.transcript = Transcript(self.log, self._store, base=record.base)
+        self.desk = ApprovalDesk(self.log, self._store, self._asker, self._mark)
 
     # --- views ---
 
@@ -352,6 +366,88 @@ class Session:
         await self._keep(opening, make_op(result))
         return result
 
+    async def compact(
+        self, instructions: str, submitter: Submitter, make_op: MakeOp
+    ) -> Json:
+        """Let the model summarise the conversation, as a turn.
+
+        Raises:
+            RequestRefused: 4241 while a turn runs.
+        """
+        self._check_open()
+        if self.turn is not None:
+            raise refuse("session.busy", "a turn is running", turnId=self.turn.id)
+        opening = self._open_turn(
+            None,
+            submitter.author(),
+            "",
+            work=lambda turn, runtime: self._compact(turn, runtime, instructions),
+        )
+        result = {"turnId": opening.turn.id}
+        await self._keep(opening, make_op(result))
+        return result
+
+    async def rewind(
+        self, cut: Cut, *, epoch: str, previous: str, op: OpRecord
+    ) -> None:
+        """Go back to a cut: a new epoch whose first event says so.
+
+        `previous` is the session that keeps the old branch. No turn may be
+        running; whoever follows must follow the new log.
+
+        Raises:
+            StoreError: It could not be kept; nothing changed.
+        """
+        old = self.log
+        row = replace(
+            self._row(),
+            epoch=epoch,
+            base=cut.seq,
+            last_seq=0,
+            ceiling=EVENT_NUMBER_BLOCK,
+            updated_at=now_ms(),
+            ended=0,
+            seen=0,
+        )
+        entries = [entry for _, entry in await self._store.history(self.id)]
+        await self._store.commit(
+            (ItemsCut(self.id, cut.seq), HistoryCut(self.id, cut.position), row, op)
+        )
+        old.close()
+        self.record = row
+        self.history = visible(entries[: cut.position])
+        self._positions = cut.position
+        self._estimator = None
+        self._begin_epoch()
+        self.last_turn = await self._store.newest_turn(self.id)
+        self.log.append(
+            "session.reset",
+            {
+                "previousEpoch": old.epoch,
+                "reason": "rewind",
+                "keptThrough": cut.items[-1].id if cut.items else None,
+                "forkId": previous,
+            },
+        )
+        self._mark()
+
+    async def mark_seen(self, up_to: int) -> None:
+        """Note that somebody has seen the session up to an event."""
+        if up_to > self.record.seen:
+            self._set(seen=min(up_to, self.log.last))
+            await self._store.commit((self._row(),))
+            self._mark()
+
+    def attention(self) -> tuple[str, int] | None:
+        """Why the session wants somebody, and since when; None when it does not."""
+        pending = self.desk.pending()
+        if pending:
+            attended = any(
+                map(self._asker.is_attended, (p["approvalId"] for p in pending))
+            )
+            return "approval" if attended else "unattended", pending[0]["createdAt"]
+        return attention_of(self.record, self.last_turn) if self.turn is None else None
+
     async def cancel_tool(self, item_id: str, make_op: MakeOp) -> Json:
         """Stop one call; the turn goes on with a cancelled result.
 
@@ -465,6 +561,7 @@ class Session:
         self.log.append("session.updated", {"rev": row.rev, **changed}, held=True)
         await self.log.commit(row, make_op(result))
         self._set(**fields)
+        self._mark()
         if runtime is not None:
             self._runtime = runtime
         return result
@@ -504,10 +601,16 @@ class Session:
     # --- inside ---
 
     def _open_turn(
-        self, parts: list[Json] | None, author: Json, op_id: str
+        self,
+        parts: list[Json] | None,
+        author: Json,
+        op_id: str,
+        *,
+        work: Work | None = None,
     ) -> "_Opening":
         """Begin a turn at once; without `parts` it goes on from the history.
 
+        `work` is what it does instead of asking the model about a prompt.
         Nothing of it is told before `_keep` has put it on disk.
         """
         text = prompt_text(parts) if parts is not None else ""
@@ -519,7 +622,7 @@ class Session:
         )
         rows: list[Change] = []
         result: Json = {"turnId": turn.id}
-        entry: Entry = NoteEntry(RETRY_NOTE)
+        entry: Entry | None = NoteEntry(RETRY_NOTE) if work is None else None
         title = self.record.title
         if parts is not None:
             item, row = self.transcript.add(
@@ -534,11 +637,13 @@ class Session:
             result["itemId"] = item["id"]
             entry = UserEntry(text)
             title = title or one_line(text, 80)
-        self.history.append(entry)
-        rows.append(HistoryRecord(self.id, self._positions, turn.id, entry))
-        self._positions += 1
-        self._spawn(lambda: self._run(turn, runtime))
+        if entry is not None:
+            self.history.append(entry)
+            rows.append(HistoryRecord(self.id, self._positions, turn.id, entry))
+            self._positions += 1
+        self._spawn(lambda: self._run(turn, runtime, work or self._converse))
         self._set(updated_at=turn.started_at)
+        self._mark()
         return _Opening(turn, entry, title, rows, result)
 
     async def _keep(self, opening: "_Opening", *changes: Change) -> None:
@@ -597,6 +702,7 @@ class Session:
         self.log.append("notice", {"code": "queue.held", "message": problem})
 
     def _tell_queue(self, *, held: bool = False) -> None:
+        self._mark()
         self.log.append("queue.changed", self.queue.view(), held=held)
 
     def _not_current(self) -> RequestRefused:
@@ -638,6 +744,10 @@ class Session:
         if self.queue.rev != before:
             self._tell_queue()
             self._store.enqueue((self.queue.record(),))
+
+    def _mark(self) -> None:
+        """Something changed that session lists show."""
+        self._changed(self)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -699,15 +809,14 @@ class Session:
         self._set(usage=total)
         self.log.append("usage.updated", {"usage": total}, turn_id=turn.id)
 
-    async def _run(self, turn: Turn, runtime: Runtime) -> None:
+    async def _run(self, turn: Turn, runtime: Runtime, work: "Work") -> None:
         """The turn's own task: ends the turn exactly once."""
         end = TurnEnd("cancelled", "cancelled")
         try:
             with turn.scope:
                 self._set_state(turn, "preparing")
                 await self._tell(turn, runtime.notices)
-                await self._trim(turn, runtime)
-                end = await run_steps(turn, self._context(runtime.settings))
+                end = await work(turn, runtime)
         except ContextLimit as error:
             end = _failed("history_limit", error.message)
         except Exception:
@@ -722,13 +831,49 @@ class Session:
             with CancelScope(shield=True):
                 await self._end(turn, end)
 
-    async def _forget(self, turn: Turn, entry: Entry) -> None:
+    async def _converse(self, turn: Turn, runtime: Runtime) -> TurnEnd:
+        await self._trim(turn, runtime)
+        return await run_steps(turn, self._context(runtime.settings))
+
+    async def _compact(
+        self, turn: Turn, runtime: Runtime, instructions: str
+    ) -> TurnEnd:
+        """Put the model's summary in the place of what it saw so far."""
+        await turn.until_kept()
+        estimator = Estimator(runtime.settings.context.bytes_per_token)
+        before = sum(map(estimator.tokens, self.history))
+        self._set_state(turn, "model")
+        try:
+            summary, done = await summarize(
+                runtime, self.history, instructions, self.id
+            )
+        except ProviderError as error:
+            return TurnEnd(
+                "failed",
+                error.code,
+                {"code": error.code, "message": error.message, "retryable": True},
+            )
+        self._used(turn, done.usage, before)
+        removed = len(self.history)
+        note = NoteEntry(summary.text)
+        self._remember(summary, turn.id)
+        self.history[:] = [note]
+        self.transcript.add(
+            "compaction",
+            turn.id,
+            beforeTokens=before,
+            afterTokens=estimator.tokens(note),
+            removed=removed,
+        )
+        return TurnEnd("completed", "end")
+
+    async def _forget(self, turn: Turn, entry: Entry | None) -> None:
         """Undo a turn whose prompt could not be kept."""
         with CancelScope(shield=True):
             await turn.ended.wait()
-        if self.history and self.history[-1] is entry:
+        if entry is not None and self.history and self.history[-1] is entry:
             del self.history[-1]
-        self._positions -= 1
+            self._positions -= 1
         self.turn = None
 
     async def _end(self, turn: Turn, end: TurnEnd) -> None:
@@ -749,8 +894,8 @@ class Session:
         if end.error is not None:
             data["error"] = end.error
         row = self._turn_row(turn)
-        self._set(updated_at=now_ms())
-        self.log.append("turn.ended", data, turn_id=turn.id, held=True)
+        number = self.log.append("turn.ended", data, turn_id=turn.id, held=True)
+        self._set(updated_at=now_ms(), ended=number)
         try:
             await self.log.commit(self._row(), row)
         except Exception as error:
@@ -763,6 +908,7 @@ class Session:
             self.turn = None
             turn.ended.set()
             self._start_next()
+            self._mark()
 
     async def _tell(self, turn: Turn, notices: tuple[str, ...]) -> None:
         """Write each notice once in the life of this session."""

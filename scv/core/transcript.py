@@ -10,9 +10,10 @@ from scv.core.records import DeltasDone, ItemRecord, Json, Store
 class Transcript:
     """Writes items; the running ones live here until they complete."""
 
-    def __init__(self, log: EventLog, store: Store) -> None:
+    def __init__(self, log: EventLog, store: Store, *, base: int = 0) -> None:
         self._log = log
         self._store = store
+        self._base = base
         self._open: dict[str, Json] = {}
         self._seqs: dict[str, int] = {}
         self._grown: dict[str, list[str]] = {}
@@ -125,7 +126,7 @@ class Transcript:
             item["id"],
             self._log.session_id,
             item.get("turnId"),
-            seq,
+            self._base + seq,
             item["kind"],
             dict(item),
         )

@@ -30,6 +30,16 @@ def session_view(record: SessionRecord, state: str) -> Json:
     return view
 
 
+def attention_of(
+    record: SessionRecord, last_turn: TurnRecord | None
+) -> tuple[str, int] | None:
+    """Why a resting session wants somebody: what ended was not seen yet."""
+    if last_turn is None or record.ended <= record.seen:
+        return None
+    since = last_turn.ended_at or record.updated_at
+    return ("failed" if last_turn.status == "failed" else "finished_unseen"), since
+
+
 def turn_view(row: TurnRecord) -> Json:
     """A turn in wire form."""
     view: Json = {

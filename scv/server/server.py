@@ -23,6 +23,7 @@ from scv.wire.limits import EVENT_NUMBER_BLOCK
 if TYPE_CHECKING:
     from scv.core.records import Json, SessionRecord, Store
     from scv.core.session import Equip, Session
+    from scv.server.board import Board
 
 logger = logging.getLogger(__name__)
 PARENT_POLL_SECONDS = 5.0
@@ -58,6 +59,7 @@ class Server:
         self.connections: set[Connection] = set()
         self.courier = Courier(self)
         self.operations = Operations()
+        self._board: Board | None = None
         self._open_store = open_store
         self._limits = limits
         self._find_daemon = find_daemon
@@ -134,6 +136,25 @@ class Server:
                 self._opening.set()
                 self._opening = None
         return self._store
+
+    # --- what all front ends see ---
+
+    @property
+    def board(self) -> Board:
+        """Session rows and attention, told to everybody."""
+        if self._board is None:
+            from scv.server.board import Board
+
+            self._board = Board(self)
+        return self._board
+
+    def tell_row(self, record: SessionRecord) -> None:
+        """A session came into the store."""
+        self.board.stored(record)
+
+    def tell_removed(self, session_id: str) -> None:
+        """A session is gone."""
+        self.board.removed(session_id)
 
     # --- sessions ---
 
@@ -215,6 +236,7 @@ class Server:
             equip=self.equip,
             asker=self.courier,
             spawn=self._tasks.start_soon,
+            changed=self.board.changed,
             environment=state.pop("environment", self.environment),
             **state,
         )

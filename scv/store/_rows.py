@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from scv.core.history import (
-    AssistantEntry,
-    Call,
     Entry,
-    NoteEntry,
-    OutputEntry,
-    UserEntry,
+    decode_entry,
+    encode_entry,
 )
 from scv.core.records import (
     ApprovalRecord,
@@ -41,12 +38,6 @@ OPEN_STATUSES = frozenset({"pending", "in_progress", "waiting_approval"})
 """Statuses of an item that will still change."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_ENTRY_KINDS: dict[type[Entry], str] = {
-    UserEntry: "user",
-    AssistantEntry: "assistant",
-    OutputEntry: "output",
-    NoteEntry: "note",
-}
 
 Values = tuple[Any, ...]
 
@@ -113,7 +104,7 @@ def prepare(
             return _row(ITEM, (*keys, is_open), _fields(change))
         case HistoryRecord():
             keys = (change.session_id, change.position, change.turn_id)
-            return _row(HISTORY, keys, _entry_body(change.entry))
+            return _row(HISTORY, keys, encode_entry(change.entry))
         case ApprovalRecord():
             keys = (change.id, change.session_id, change.created_at)
             return _row(APPROVAL, (*keys, change.state), _fields(change))
@@ -164,13 +155,6 @@ def _row(table: Table, found_by: Values, body: dict[str, Any]) -> Row:
 
 def _fields(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__slots__}
-
-
-def _entry_body(entry: Entry) -> dict[str, Any]:
-    body = {"kind": _ENTRY_KINDS[type(entry)], **_fields(entry)}
-    if isinstance(entry, AssistantEntry):
-        body["calls"] = [_fields(call) for call in entry.calls]
-    return body
 
 
 def _bytes(text: str) -> bytes:
@@ -247,15 +231,4 @@ def read_event(values: Values) -> EventRecord:
 
 def read_entry(values: Values) -> Entry:
     """Decode a row of `history`."""
-    body = read_body(HISTORY, values)
-    match body.pop("kind"):
-        case "user":
-            return UserEntry(**body)
-        case "output":
-            return OutputEntry(**body)
-        case "note":
-            return NoteEntry(**body)
-        case _:
-            body["calls"] = tuple(Call(**call) for call in body["calls"])
-            body["native"] = tuple(body["native"])
-            return AssistantEntry(**body)
+    return decode_entry(read_body(HISTORY, values))

@@ -28,6 +28,17 @@ class SessionUpdatedData(TypedDict):
     config: NotRequired[dict[str, Any]]
 
 
+class SessionResetData(TypedDict):
+    """`session.reset`: the first event of a new epoch; attach again."""
+
+    previousEpoch: Id
+    reason: str
+    keptThrough: Id | None
+    """The newest item that stays."""
+    forkId: Id
+    """The session that keeps the old branch."""
+
+
 class SessionClosedData(TypedDict):
     """`session.closed`: nobody follows it any more; attach to go on; not kept."""
 
@@ -155,6 +166,7 @@ class NoticeData(TypedDict):
 
 EVENTS: dict[str, type[Any]] = {
     "session.updated": SessionUpdatedData,
+    "session.reset": SessionResetData,
     "session.closed": SessionClosedData,
     "client.joined": ClientData,
     "client.left": ClientData,

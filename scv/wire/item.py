@@ -16,7 +16,13 @@ ItemStatus = Literal[
     "interrupted",
 ]
 ItemKind = Literal[
-    "user_message", "assistant_message", "reasoning", "tool_call", "notice", "error"
+    "user_message",
+    "assistant_message",
+    "reasoning",
+    "tool_call",
+    "notice",
+    "error",
+    "compaction",
 ]
 
 
@@ -101,4 +107,18 @@ class NoticeItem(TypedDict):
     message: str
 
 
-Item = UserMessage | TextItem | ToolCall | NoticeItem
+class Compaction(TypedDict):
+    """The model's summary took the place of what it saw before."""
+
+    id: Id
+    turnId: Id
+    kind: Literal["compaction"]
+    status: ItemStatus
+    createdAt: Millis
+    beforeTokens: int
+    afterTokens: int
+    removed: int
+    """Messages that the model does not see any more."""
+
+
+Item = UserMessage | TextItem | ToolCall | NoticeItem | Compaction

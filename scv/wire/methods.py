@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scv.wire import approval, blob, lifecycle, queue, schema, session, turn
+from scv.wire import (
+    approval,
+    attention,
+    blob,
+    lifecycle,
+    queue,
+    schema,
+    session,
+    turn,
+    usage,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,34 @@ METHODS: dict[str, Method] = {
     "scv/session/close": Method(
         "server", session.CloseSession, lifecycle.Empty, mutating=True
     ),
+    "scv/session/fork": Method(
+        "server", session.ForkSession, session.SessionForked, mutating=True
+    ),
+    "scv/session/rewind": Method(
+        "server", session.RewindSession, session.SessionRewound, mutating=True
+    ),
+    "scv/session/compact": Method(
+        "server", session.CompactSession, session.CompactionStarted, mutating=True
+    ),
+    "scv/session/search": Method(
+        "server", session.SearchSessions, session.SearchHits, observer=True
+    ),
+    "scv/session/delete": Method(
+        "server", session.DeleteSession, lifecycle.Empty, mutating=True
+    ),
+    "scv/session/export": Method(
+        "server", session.ExportSession, session.SessionExported
+    ),
+    "scv/session/import": Method(
+        "server", session.ImportSession, session.SessionImported, mutating=True
+    ),
+    "scv/attention/list": Method(
+        "server", attention.ListAttention, attention.AttentionList, observer=True
+    ),
+    "scv/attention/seen": Method("server", attention.MarkSeen, lifecycle.Empty),
+    "scv/attention/changed": Method("client", attention.AttentionChanged, None),
+    "scv/sessions/changed": Method("client", session.SessionsChanged, None),
+    "scv/usage/get": Method("server", usage.GetUsage, usage.UsageReport, observer=True),
     "scv/turn/start": Method("server", turn.StartTurn, turn.TurnStarted, mutating=True),
     "scv/turn/cancel": Method(
         "server", turn.CancelTurn, turn.TurnCancelling, mutating=True

@@ -7,7 +7,16 @@ A handler takes the connection and validated params; a mutating one also takes
 from typing import TYPE_CHECKING, Any
 
 from scv.errors import ConfigError, NotFound, StoreError, UnknownMethod
-from scv.server.handlers import approval, blob, queue, schema, session, turn
+from scv.server.handlers import (
+    approval,
+    attention,
+    blob,
+    branch,
+    queue,
+    schema,
+    session,
+    turn,
+)
 from scv.wire.errors import refuse
 from scv.wire.methods import METHODS
 from scv.wire.validate import check_params
@@ -25,6 +34,16 @@ HANDLERS: dict[str, Any] = {
     "scv/session/history": session.history,
     "scv/session/update": session.update,
     "scv/session/close": session.close,
+    "scv/session/fork": branch.fork,
+    "scv/session/rewind": branch.rewind,
+    "scv/session/compact": session.compact,
+    "scv/session/search": attention.search,
+    "scv/session/delete": branch.delete,
+    "scv/session/export": branch.export,
+    "scv/session/import": branch.import_,
+    "scv/attention/list": attention.list_attention,
+    "scv/attention/seen": attention.mark_seen,
+    "scv/usage/get": attention.usage,
     "scv/turn/start": turn.start,
     "scv/turn/cancel": turn.cancel,
     "scv/turn/steer": turn.steer,

@@ -9,6 +9,7 @@ from scv.core.records import HOLE, Json, SessionRecord
 from scv.core.session import MakeOp, Session
 from scv.core.views import session_view
 from scv.errors import RequestRefused
+from scv.server.handlers.workspace import directory
 from scv.server.paging import decode_cursor, encode_cursor
 from scv.server.server import new_session_record
 from scv.wire.errors import refuse
@@ -27,8 +28,8 @@ async def create(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
     store = await server.ready()
     workspace = params["workspace"]
     record = new_session_record(
-        root=_directory(workspace["root"]),
-        folders=tuple(_directory(path) for path in workspace.get("folders", [])),
+        root=directory(workspace["root"]),
+        folders=tuple(directory(path) for path in workspace.get("folders", [])),
         title=params.get("title", "").strip(),
         config=params.get("config", {}),
         channel=params.get("channel"),
@@ -46,6 +47,7 @@ async def create(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
         lock.release()
         raise
     server.adopt(record, lock, history=[], environment=environment)
+    server.tell_row(record)
     return result
 
 
@@ -57,24 +59,7 @@ async def follow_created(connection: "Connection", params: Json, result: Json) -
         connection.follow(session, after=result["seq"], role=None)
 
 
-def _directory(path: str) -> str:
-    """Resolve a workspace directory.
-
-    Raises:
-        RequestRefused: 4230, it is not an absolute path of a directory.
-    """
-    path = shown_path(path)
-    if not os.path.isabs(path) or "\0" in path:
-        raise refuse("workspace.invalid", "a workspace is named by an absolute path")
-    real = os.path.realpath(path)
-    if not os.path.isdir(real):
-        raise refuse(
-            "workspace.invalid", f"there is no directory {path}; create it first"
-        )
-    return real
-
-
-def _real_path(path: str) -> str:
+def real_path(path: str) -> str:
     return os.path.realpath(shown_path(path))
 
 
@@ -102,7 +87,7 @@ async def list_sessions(connection: "Connection", params: Json) -> Json:
     limit = params.get("limit", TAIL_ITEMS)
     root = params.get("workspace")
     wanted = params.get("state")
-    real_root = _real_path(root) if root else None
+    real_root = real_path(root) if root else None
     before = decode_cursor(params["cursor"]) if "cursor" in params else None
     rows: list[Json] = []
     while True:
@@ -275,6 +260,14 @@ async def update(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
         config=params.get("config"),
         if_rev=params.get("ifRev"),
         make_op=make_op,
+    )
+
+
+async def compact(connection: "Connection", params: Json, make_op: MakeOp) -> Json:
+    """Let the model summarise the conversation."""
+    session = await connection.server.live(params["sessionId"])
+    return await session.compact(
+        params.get("instructions", ""), connection.submitter(), make_op
     )
 
 
