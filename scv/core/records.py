@@ -142,7 +142,8 @@ class HistoryCut:
 
 @dataclass(frozen=True, slots=True)
 class ItemsCut:
-    """Items, turns and approvals placed after `seq` are gone."""
+    """Items placed after `seq` are gone, their approvals, and turns that have no
+    item but these."""
 
     session_id: str
     seq: int
@@ -353,8 +354,9 @@ class Store(Protocol):
     ) -> list[Hit]:
         """Find text in prompts, answers and titles, newest first, case ignored.
 
-        Parts of words are found, and words of Chinese and Japanese sentences, two
-        characters or more. A title's hit has the item id "".
+        Every word must occur. Parts of words are found, and words of Chinese and
+        Japanese sentences, two characters or more. A title's hit has the item id "".
+        `before` is the last hit's `at`, and its session and item id as `s_…/i_…`.
         """
         ...
 

@@ -10,12 +10,16 @@ from scv.core.history import (
     decode_entry,
     encode_entry,
 )
+from scv.core.ids import new_id
 from scv.core.records import (
     ApprovalRecord,
+    AuditRecord,
     DeltasDone,
     EventRecord,
+    HistoryCut,
     HistoryRecord,
     ItemRecord,
+    ItemsCut,
     OpRecord,
     QueueRecord,
     SessionRecord,
@@ -23,6 +27,7 @@ from scv.core.records import (
 )
 from scv.store._schema import (
     APPROVAL,
+    AUDIT,
     BLOB,
     EVENT,
     HISTORY,
@@ -37,6 +42,7 @@ from scv.store._schema import (
 OPEN_STATUSES = frozenset({"pending", "in_progress", "waiting_approval"})
 """Statuses of an item that will still change."""
 
+_CUT_HISTORY = "DELETE FROM history WHERE session_id=? AND position>=?"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 Values = tuple[Any, ...]
@@ -61,7 +67,23 @@ class BlobRecord:
     mime_type: str
 
 
-Write = Row | EventRecord | DeltasDone
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement to run as it is; its values may be stored."""
+
+    sql: str
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDeleted:
+    """A session goes; `writes` are made if it was there."""
+
+    session_id: str
+    writes: "tuple[Write, ...]"
+
+
+Write = Row | EventRecord | DeltasDone | Statement | ItemsCut | SessionDeleted
 
 
 class DamagedRow(Exception):
@@ -81,6 +103,9 @@ def prepare(
     | ApprovalRecord
     | OpRecord
     | QueueRecord
+    | HistoryCut
+    | ItemsCut
+    | AuditRecord
     | BlobRecord,
 ) -> Write:
     """Fix a change's present content; events are fixed already and stay as they are.
@@ -89,7 +114,7 @@ def prepare(
         TypeError: A body holds something that is not JSON.
     """
     match change:
-        case EventRecord() | DeltasDone():
+        case EventRecord() | DeltasDone() | ItemsCut():
             return change
         case SessionRecord():
             keys: Values = (change.id, change.updated_at, _bytes(change.root))
@@ -109,10 +134,16 @@ def prepare(
             keys = (change.id, change.session_id, change.created_at)
             return _row(APPROVAL, (*keys, change.state), _fields(change))
         case OpRecord():
-            found_by = (_text(change.client_id), _text(change.op_id), change.at)
+            found_by = (text(change.client_id), text(change.op_id), change.at)
             return _row(OPERATION, found_by, _fields(change))
         case QueueRecord():
             return _row(QUEUE, (change.session_id,), _fields(change))
+        case AuditRecord():
+            session_id = None if change.session_id is None else text(change.session_id)
+            keys = (change.at, new_id("l"), session_id)
+            return _row(AUDIT, keys, _fields(change))
+        case HistoryCut():
+            return Statement(_CUT_HISTORY, (change.session_id, change.position))
         case BlobRecord():
             blob = (change.id, change.session_id, change.sha256, change.size)
             return _row(BLOB, blob, {"mime_type": change.mime_type})
@@ -140,7 +171,7 @@ def checksum(table: Table, values: Values) -> int:
 
 def op_key(client_id: str, op_id: str) -> tuple[str, str]:
     """Spell an operation's key as it is stored."""
-    return _text(client_id), _text(op_id)
+    return text(client_id), text(op_id)
 
 
 def root_key(root: str) -> bytes:
@@ -161,10 +192,11 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _text(text: str) -> str:
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "backslashreplace").decode()
+def text(value: str) -> str:
+    """Spell a text as it is stored to be found by."""
+    if value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 # --- reading ---
@@ -213,6 +245,11 @@ def read_queue(values: Values) -> QueueRecord:
     body = read_body(QUEUE, values)
     body["entries"] = tuple(body["entries"])
     return QueueRecord(**body)
+
+
+def read_audit(values: Values) -> AuditRecord:
+    """Decode a row of `audit`."""
+    return AuditRecord(**read_body(AUDIT, values))
 
 
 def read_blob(values: Values) -> BlobRecord:
