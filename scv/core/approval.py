@@ -48,10 +48,18 @@ class _Open:
 class ApprovalDesk:
     """Asks, takes answers, withdraws."""
 
-    def __init__(self, log: EventLog, store: Store, asker: Asker) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        store: Store,
+        asker: Asker,
+        changed: Callable[[], None],
+    ) -> None:
+        """`changed` hears when a question opens or closes."""
         self._log = log
         self._store = store
         self._asker = asker
+        self._changed = changed
         self._open: dict[str, _Open] = {}
 
     def pending(self) -> list[Json]:
@@ -119,6 +127,7 @@ class ApprovalDesk:
             item_id=item_id,
             held=True,
         )
+        self._changed()
         try:
             await self._log.commit(entry.record)
         except BaseException:
@@ -240,6 +249,7 @@ class ApprovalDesk:
         self._open.pop(entry.record.id, None)
         self._asker.withdraw(self._log.session_id, entry.record.id)
         entry.done.set()
+        self._changed()
 
     @staticmethod
     def _resolution(

@@ -14,7 +14,14 @@ from collections.abc import Sequence
 from operator import is_
 from typing import TYPE_CHECKING
 
-from scv.core.history import AssistantEntry, Entry, NoteEntry, OutputEntry, UserEntry
+from scv.core.history import (
+    AssistantEntry,
+    Entry,
+    NoteEntry,
+    OutputEntry,
+    SummaryEntry,
+    UserEntry,
+)
 from scv.core.ports import ToolSpec
 from scv.errors import ScvError
 from scv.values import frozen
@@ -48,7 +55,7 @@ def text_tokens(text: str, bytes_per_token: int) -> int:
 
 def _size_bytes(entry: Entry) -> int:
     match entry:
-        case UserEntry(text) | NoteEntry(text):
+        case UserEntry(text) | NoteEntry(text) | SummaryEntry(text):
             return len(text.encode("utf-8", "replace")) + 30
         case AssistantEntry(text, calls, native):
             if native:
@@ -100,7 +107,7 @@ def _line(entry: Entry) -> str:
             body = " ".join([text, *(f"[calls {call.name}]" for call in calls)])
         case OutputEntry(_, name, content, is_error):
             label, body = f"tool {name} {'failed' if is_error else 'ok'}", content
-        case NoteEntry(text):
+        case NoteEntry(text) | SummaryEntry(text):
             label, body = "earlier", text
     return f"{label}: {_last_words(body)}"
 

@@ -58,4 +58,46 @@ class NoteEntry:
     text: str
 
 
-Entry = UserEntry | AssistantEntry | OutputEntry | NoteEntry
+@frozen
+class SummaryEntry:
+    """A summary that stands for everything before it; only in stored histories."""
+
+    text: str
+
+
+Entry = UserEntry | AssistantEntry | OutputEntry | NoteEntry | SummaryEntry
+
+_KINDS: dict[str, type[Entry]] = {
+    "user": UserEntry,
+    "assistant": AssistantEntry,
+    "output": OutputEntry,
+    "note": NoteEntry,
+    "summary": SummaryEntry,
+}
+_NAMES = {entry_type: kind for kind, entry_type in _KINDS.items()}
+
+
+def encode_entry(entry: Entry) -> dict[str, Any]:
+    """Spell an entry as JSON, with its `kind`."""
+    body = {"kind": _NAMES[type(entry)], **_fields(entry)}
+    if isinstance(entry, AssistantEntry):
+        body["calls"] = [_fields(call) for call in entry.calls]
+    return body
+
+
+def decode_entry(body: dict[str, Any]) -> Entry:
+    """Read an entry from JSON.
+
+    Raises:
+        KeyError, TypeError: It is none.
+    """
+    fields = dict(body)
+    entry_type = _KINDS[fields.pop("kind")]
+    if entry_type is AssistantEntry:
+        fields["calls"] = tuple(Call(**call) for call in fields["calls"])
+        fields["native"] = tuple(fields["native"])
+    return entry_type(**fields)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}

@@ -117,6 +117,11 @@ class EventLog:
             body,
         )
 
+    def close(self) -> None:
+        """Publish nothing any more: the epoch is over."""
+        self.flush_delta()
+        self._followers.clear()
+
     # --- writing ---
 
     def append(

@@ -125,6 +125,10 @@ class Asker(Protocol):
         """Send a question to everybody who may answer; False when nobody can now."""
         ...
 
+    def is_attended(self, approval_id: str) -> bool:
+        """True while somebody who may answer has the question."""
+        ...
+
     def withdraw(self, session_id: str, approval_id: str) -> None:
         """The question is closed: take it away from everybody."""
         ...

@@ -37,6 +37,12 @@ class SessionRecord:
     usage: Json = field(default_factory=dict)
     parent: str | None = None
     channel: str | None = None
+    base: int = 0
+    """Added to event numbers to place items: grows when a rewind starts an epoch."""
+    ended: int = 0
+    """Number of the newest `turn.ended` of this epoch."""
+    seen: int = 0
+    """Number of the newest event of this epoch that somebody has seen."""
 
 
 @frozen
@@ -127,6 +133,60 @@ class ApprovalRecord:
 
 
 @frozen
+class QueueRecord:
+    """The waiting prompts of a session, whole: revision, held, entries in order."""
+
+    session_id: str
+    rev: int
+    held: bool
+    entries: tuple[Json, ...]
+
+
+@frozen
+class HistoryCut:
+    """History entries from `position` on are gone."""
+
+    session_id: str
+    position: int
+
+
+@frozen
+class ItemsCut:
+    """Items placed after `seq` are gone, their approvals, and turns that have no
+    item but these."""
+
+    session_id: str
+    seq: int
+
+
+@frozen
+class AuditRecord:
+    """Who did what: approvals, configuration, kills, deletions; never pruned by itself.
+
+    `action` is a method name or `approval.allowed` and the like; `detail` holds no
+    prompt text and no secret.
+    """
+
+    at: int
+    action: str
+    session_id: str | None
+    client_id: str
+    client_name: str
+    peer_pid: int | None
+    detail: Json
+
+
+@frozen
+class Hit:
+    """One place a search found; `snippet` is the text around it, one line."""
+
+    session_id: str
+    item_id: str
+    snippet: str
+    at: int
+
+
+@frozen
 class OpRecord:
     """The stored result of a mutating request: same id and params, same result."""
 
@@ -147,6 +207,10 @@ Change = (
     | HistoryRecord
     | ApprovalRecord
     | OpRecord
+    | QueueRecord
+    | HistoryCut
+    | ItemsCut
+    | AuditRecord
 )
 """Every `…Record` but events replaces an earlier one with the same key."""
 
@@ -160,6 +224,7 @@ class StoredSession:
     open_items: tuple[ItemRecord, ...]
     history: tuple[Entry, ...]
     approvals: tuple[ApprovalRecord, ...]
+    queue: QueueRecord | None = None
 
 
 class SessionLock(Protocol):
@@ -190,6 +255,10 @@ class Store(Protocol):
     async def load(self, session_id: str) -> StoredSession | None:
         """Read a session: turns that are not ended plus the newest ended one,
         items not completed, whole history, pending approvals."""
+        ...
+
+    async def queue(self, session_id: str) -> QueueRecord | None:
+        """Read what waits in a session."""
         ...
 
     async def session(self, session_id: str) -> SessionRecord | None:
@@ -274,6 +343,56 @@ class Store(Protocol):
         Raises:
             NotFound: No such blob.
         """
+        ...
+
+    async def history(self, session_id: str) -> list[tuple[str | None, Entry]]:
+        """Read the whole history in order, each entry with its turn's id."""
+        ...
+
+    async def turns(self, session_id: str) -> list[TurnRecord]:
+        """Read every turn of a session, oldest first."""
+        ...
+
+    async def share_blobs(self, source: str, target: str) -> None:
+        """Let a session use every blob that another one uses."""
+        ...
+
+    async def blobs(self, session_id: str) -> list[str]:
+        """List the ids of the blobs a session uses."""
+        ...
+
+    async def delete_session(self, session_id: str, *changes: Change) -> None:
+        """Remove a session, all of its rows and the blobs only it used, in one
+        synced transaction with `changes`; nothing happens when there is none.
+
+        The caller holds the session's lock.
+        """
+        ...
+
+    async def search(
+        self,
+        text: str,
+        *,
+        root: str | None = None,
+        limit: int = 50,
+        before: tuple[int, str] | None = None,
+    ) -> list[Hit]:
+        """Find text in prompts, answers and titles, newest first, case ignored.
+
+        Every word must occur. Parts of words are found, and words of Chinese and
+        Japanese sentences, two characters or more. A title's hit has the item id "".
+        `before` is the last hit's `at`, and its session and item id as `s_…/i_…`.
+        """
+        ...
+
+    async def audit(
+        self, *, session_id: str | None = None, limit: int = 200
+    ) -> list[AuditRecord]:
+        """Read the newest audit rows, newest first."""
+        ...
+
+    async def sizes(self) -> dict[str, int]:
+        """Bytes each session takes, rows and blobs only it uses."""
         ...
 
     def lock_session(self, session_id: str) -> SessionLock:

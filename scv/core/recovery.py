@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from scv.core.history import AssistantEntry, Entry, OutputEntry
 from scv.core.ids import now_ms
+from scv.core.queue import PromptQueue, waiting_from_item
 from scv.core.records import (
     HOLE,
     ApprovalRecord,
@@ -40,8 +41,10 @@ async def recover(store: Store, stored: StoredSession) -> StoredSession:
     session = stored.session
     open_turns = [turn for turn in stored.turns if turn.state != "ended"]
     last = await store.last_event(session.id, session.epoch)
+    queue = PromptQueue(session.id, stored.queue)
+    unheld = bool(len(queue)) and not queue.held  # nothing resumes by itself
     clean = not open_turns and session.ceiling == session.last_seq >= last
-    if clean:
+    if clean and not unheld:
         return stored
     changes: list[Change] = []
     number = max(session.ceiling, last)  # some may have been kept beyond the ceiling
@@ -79,7 +82,17 @@ async def recover(store: Store, stored: StoredSession) -> StoredSession:
             itemId=approval.item_id,
         )
     history = list(stored.history)
+    requeued = []
     for item in stored.open_items:
+        if item.kind == "user_message":
+            waiting = waiting_from_item(item.body)
+            requeued.append(waiting)
+            event(
+                "steer.requeued",
+                {"queueId": waiting.id},
+                turnId=item.turn_id,
+                itemId=item.id,
+            )
         closed = await _close_item(store, session, item)
         changes.append(closed)
         if closed.kind == "assistant_message" and closed.body["text"]:
@@ -117,10 +130,16 @@ async def recover(store: Store, stored: StoredSession) -> StoredSession:
         HistoryRecord(session.id, position, turn_id, history[position])
         for position in range(len(stored.history), len(history))
     )
+    if requeued:
+        queue.put_first(requeued)
+    if requeued or unheld:
+        queue.hold(True)
+        event("queue.changed", queue.view())
+        changes.append(queue.record())
     rested = replace(session, last_seq=number, ceiling=number)
     changes.append(rested)
     await store.commit(tuple(changes))
-    return StoredSession(rested, tuple(turns), (), tuple(history), ())
+    return StoredSession(rested, tuple(turns), (), tuple(history), (), queue.record())
 
 
 def _expire(approval: ApprovalRecord) -> ApprovalRecord:
@@ -138,6 +157,8 @@ async def _close_item(
     store: Store, session: SessionRecord, item: ItemRecord
 ) -> ItemRecord:
     body = {**item.body, "status": "interrupted"}
+    if item.kind == "user_message":
+        body["status"] = "cancelled"
     if item.kind == "tool_call":
         body["result"] = {
             "success": False,
@@ -153,7 +174,7 @@ async def _close_item(
 async def _partial_text(store: Store, session: SessionRecord, item: ItemRecord) -> str:
     parts: list[str] = []
     length = 0
-    after, complete = item.seq - 1, False
+    after, complete = item.seq - session.base - 1, False
     while not complete:
         events, complete = await store.events(
             session.id, session.epoch, after=after, limit_bytes=1024 * 1024

@@ -5,24 +5,30 @@ must be durable is then committed before anybody is told.
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from anyio import CancelScope, Lock
 
 from scv.core.approval import ApprovalDesk
-from scv.core.context import ContextLimit, Scale, trim_history
-from scv.core.history import Entry, UserEntry
+from scv.core.branch import Cut
+from scv.core.compaction import summarize, visible
+from scv.core.context import ContextLimit, Scale, tokens_of, trim_history
+from scv.core.history import Entry, NoteEntry, UserEntry
 from scv.core.ids import new_id, now_ms
 from scv.core.log import EventLog
 from scv.core.ports import Asker, Notice, Runtime, TokenUsage
 from scv.core.prompt import prompt_text
+from scv.core.queue import PromptQueue, Waiting, waiting_from_item
 from scv.core.records import (
     Change,
+    HistoryCut,
     HistoryRecord,
+    ItemsCut,
     Json,
     OpRecord,
+    QueueRecord,
     SessionLock,
     SessionRecord,
     Store,
@@ -30,14 +36,20 @@ from scv.core.records import (
 )
 from scv.core.transcript import Transcript
 from scv.core.turn import Turn, TurnContext, TurnEnd, duration_ms, run_steps
+from scv.core.views import attention_of, session_view, turn_view
 from scv.core.visible import one_line
-from scv.errors import StoreError
+from scv.errors import ProviderError, RequestRefused, ScvError, StoreError
 from scv.values import frozen
 from scv.wire.errors import refuse
+from scv.wire.limits import EVENT_NUMBER_BLOCK
 
 logger = logging.getLogger(__name__)
 
+Work = Callable[[Turn, Runtime], Coroutine[Any, Any, TurnEnd]]
+"""What a turn does."""
 Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], Any]
+RETRYABLE = ("failed", "interrupted", "cancelled", "limited")
+RETRY_NOTE = "The last attempt ended early. Go on from what is above."
 MakeOp = Callable[[Json], OpRecord]
 """Builds the stored result of the request, to go into the commit of its effect."""
 
@@ -59,6 +71,21 @@ class Submitter:
     client_id: str
     name: str
 
+    def author(self) -> Json:
+        """Name it in an item."""
+        return {"clientId": self.client_id, "name": self.name}
+
+
+@frozen
+class _Opening:
+    """A turn that has begun and is not on disk yet."""
+
+    turn: Turn
+    entry: Entry | None
+    title: str
+    rows: list[Change]
+    result: Json
+
 
 class Session:
     """One live session, owned by this process while `lock` is held."""
@@ -72,37 +99,48 @@ class Session:
         equip: Equip,
         asker: Asker,
         spawn: Spawn,
+        changed: Callable[["Session"], None],
         environment: Mapping[str, str],
-        history: list[Entry],
+        history: Sequence[Entry],
         last_turn: TurnRecord | None = None,
+        queue: QueueRecord | None = None,
     ) -> None:
         self.record = record
         self.environment = environment
-        self.history = history
+        self.history = visible(history)
         self.turn: Turn | None = None
         self.last_turn = last_turn
         self.closed = False
+        self.queue = PromptQueue(record.id, queue)
+        self._steers: dict[str, Json] = {}
         self._drains = 0
         self._told: set[Notice] = set()
         self._updating = Lock()
+        self._queueing = Lock()
         self._positions = len(history)
         self._store = store
         self._lock = lock
         self._equip = equip
         self._spawn = spawn
+        self._changed = changed
         self._runtime: Runtime | None = None
         self._scale = Scale()
+        self._asker = asker
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        record = self.record
         self.log = EventLog(
             record.id,
             record.epoch,
             last=record.last_seq,
             ceiling=record.ceiling,
-            store=store,
+            store=self._store,
             raise_ceiling=lambda number: replace(self._row(), ceiling=number),
-            spawn=spawn,
+            spawn=self._spawn,
         )
-        self.transcript = Transcript(self.log, store)
-        self.desk = ApprovalDesk(self.log, store, asker)
+        self.transcript = Transcript(self.log, self._store, base=record.base)
+        self.desk = ApprovalDesk(self.log, self._store, self._asker, self._mark)
 
     # --- views ---
 
@@ -115,6 +153,8 @@ class Session:
         """What a person wants to know at a glance."""
         if self.turn is not None:
             return "needs_approval" if self.desk.pending() else "running"
+        if self.queue.held and len(self.queue):
+            return "held"
         if self.last_turn is not None and self.last_turn.status == "failed":
             return "failed"
         return "idle"
@@ -160,80 +200,291 @@ class Session:
                 "a turn is running in this session; wait for its end or cancel it",
                 turnId=self.turn.id,
             )
-        text = prompt_text(parts)
-        runtime = self.runtime()
-        before = self.record
-        turn = Turn(new_id("t"), now_ms(), submitter.client_id)
-        self.turn = turn
-        self.log.append(
-            "turn.accepted", {"owner": submitter.client_id}, turn_id=turn.id, held=True
-        )
-        item, item_row = self.transcript.add(
-            "user_message",
-            turn.id,
-            held=True,
-            parts=parts,
-            opId=op_id,
-            author={"clientId": submitter.client_id, "name": submitter.name},
-        )
-        title_changed = not self.record.title
-        if title_changed:
-            self._set(title=one_line(text, 80), rev=self.record.rev + 1)
-        entry = UserEntry(text)
-        self.history.append(entry)
-        position = self._positions
-        self._positions += 1
-        result: Json = {
-            "outcome": "started",
-            "turnId": turn.id,
-            "itemId": item["id"],
-            "seq": self.log.last,
-        }
-        self._spawn(lambda: self._run(turn, runtime))
-        self._set(updated_at=turn.started_at)
-        try:
-            await self.log.commit(
-                self._row(),
-                self._turn_row(turn),
-                item_row,
-                HistoryRecord(self.id, position, turn.id, entry),
-                make_op(result),
-            )
-        except BaseException:
-            turn.refused = True
-            turn.scope.cancel()
-            turn.accepted.set()
-            if title_changed and self.record.rev == before.rev + 1:
-                self._set(title=before.title, rev=before.rev)
-            await self._forget(turn, entry, position)
-            raise
-        turn.accepted.set()
-        for state in turn.unsaid:
-            self.log.append("turn.state", {"state": state}, turn_id=turn.id)
-        if title_changed:
-            self._announce({"title": self.record.title})
+        opening = self._open_turn(parts, submitter.author(), op_id)
+        result = {"outcome": "started", **opening.result, "seq": self.log.last}
+        await self._keep(opening, make_op(result))
         return result
 
-    async def cancel_turn(self, turn_id: str, reason: str, make_op: MakeOp) -> Json:
+    async def queue_prompt(
+        self, parts: list[Json], submitter: Submitter, op_id: str, make_op: MakeOp
+    ) -> Json:
+        """Append a prompt to the queue; it starts at once when nothing else does.
+
+        Raises:
+            RequestRefused: 4262, the queue is full.
+            StoreError: It could not be kept; nothing is accepted.
+        """
+
+        def add(queue: PromptQueue) -> Json:
+            entry = queue.add(parts, op_id=op_id, submitter=submitter.author())
+            return {"outcome": "queued", "queueId": entry.id, "seq": self.log.last}
+
+        return await self.change_queue(add, make_op)
+
+    async def change_queue(
+        self, act: Callable[[PromptQueue], Json], make_op: MakeOp
+    ) -> Json:
+        """Change the queue, keep and tell it, and start what may run now.
+
+        `act` makes the change and builds the result; what it raises goes up.
+
+        Raises:
+            StoreError: The change could not be kept; the queue is as it was.
+        """
+        async with self._queueing:
+            self._check_open()
+            restore, before = self.queue.snapshot(), self.queue.rev
+            result = act(self.queue)
+            after = self.queue.rev
+            if after != before:
+                self._tell_queue(held=True)
+            try:
+                await self.log.commit(self.queue.record(), make_op(result))
+            except BaseException:
+                if self.queue.rev == after:
+                    restore()
+                raise
+        self._start_next()
+        return result
+
+    async def promote(self, queue_id: str, where: str, make_op: MakeOp) -> Json:
+        """Move a waiting prompt to the head (`next`) or into the turn (`steer`).
+
+        Raises:
+            RequestRefused: 4202, it does not wait any more.
+        """
+        turn = self.turn
+        if where == "next" or turn is None:
+
+            def to_head(queue: PromptQueue) -> Json:
+                entry = queue.remove(queue_id)
+                queue.put_first([entry])
+                if where == "steer":
+                    queue.hold(False)
+                return {"outcome": "next" if where == "next" else "started"}
+
+            return await self.change_queue(to_head, make_op)
+        steered: list[Json] = []
+
+        def into_turn(queue: PromptQueue) -> Json:
+            entry = queue.remove(queue_id)
+            item = self.transcript.start(
+                "user_message",
+                turn.id,
+                status="pending",
+                parts=entry.parts,
+                opId=entry.op_id,
+                author=entry.submitter,
+            )
+            self._steers[item["id"]] = item
+            steered.append(item)
+            self.log.append("steer.pending", {}, turn_id=turn.id, item_id=item["id"])
+            return {"outcome": "steered", "turnId": turn.id, "itemId": item["id"]}
+
+        try:
+            return await self.change_queue(into_turn, make_op)
+        except StoreError:
+            for item in steered:
+                if self._steers.pop(item["id"], None) is not None:
+                    self.transcript.complete(item, "cancelled")
+            raise
+
+    async def steer(
+        self,
+        turn_id: str | None,
+        parts: list[Json],
+        submitter: Submitter,
+        op_id: str,
+        make_op: MakeOp,
+    ) -> Json:
+        """Say something to the running turn; returns when it is on disk.
+
+        Raises:
+            RequestRefused: 4243 when that turn is not running.
+            StoreError: It could not be kept; nothing is accepted.
+        """
+        self._check_open()
+        turn = self.turn
+        if turn is None or turn_id not in (None, turn.id) or turn.is_ending:
+            raise self._not_current()
+        prompt_text(parts)
+        item = self.transcript.start(
+            "user_message",
+            turn.id,
+            status="pending",
+            parts=parts,
+            opId=op_id,
+            author=submitter.author(),
+        )
+        self._steers[item["id"]] = item
+        self.log.append("steer.pending", {}, turn_id=turn.id, item_id=item["id"])
+        result = {"outcome": "pending", "itemId": item["id"], "turnId": turn.id}
+        try:
+            await self.log.commit(make_op(result))
+        except BaseException:
+            if self._steers.pop(item["id"], None) is not None:
+                self.transcript.complete(item, "cancelled")
+            raise
+        return result
+
+    async def retract_steer(self, item_id: str, make_op: MakeOp) -> Json:
+        """Take a steer back; false when the model has it already."""
+        self._check_open()
+        item = self._steers.pop(item_id, None)
+        if item is not None:
+            self.log.append(
+                "steer.retracted", {}, turn_id=item["turnId"], item_id=item_id
+            )
+            self.transcript.complete(item, "cancelled")
+        result = {"retracted": item is not None}
+        await self.log.commit(make_op(result))
+        return result
+
+    async def retry_turn(
+        self, turn_id: str, submitter: Submitter, make_op: MakeOp
+    ) -> Json:
+        """Go on after the newest turn failed or was interrupted.
+
+        Raises:
+            RequestRefused: 4241 while a turn runs, 4243 when the newest turn is
+                another one or ended in another way.
+        """
+        self._check_open()
+        last = self.last_turn
+        if self.turn is not None:
+            raise refuse("session.busy", "a turn is running", turnId=self.turn.id)
+        if last is None or last.id != turn_id or last.status not in RETRYABLE:
+            raise refuse(
+                "turn.not_current",
+                "only the newest turn can be tried again, when it failed or was"
+                " interrupted",
+                idle=True,
+            )
+        opening = self._open_turn(None, submitter.author(), "")
+        result = {"turnId": opening.turn.id}
+        await self._keep(opening, make_op(result))
+        return result
+
+    async def compact(
+        self, instructions: str, submitter: Submitter, make_op: MakeOp
+    ) -> Json:
+        """Let the model summarise the conversation, as a turn.
+
+        Raises:
+            RequestRefused: 4241 while a turn runs.
+        """
+        self._check_open()
+        if self.turn is not None:
+            raise refuse("session.busy", "a turn is running", turnId=self.turn.id)
+        opening = self._open_turn(
+            None,
+            submitter.author(),
+            "",
+            work=lambda turn, runtime: self._compact(turn, runtime, instructions),
+        )
+        result = {"turnId": opening.turn.id}
+        await self._keep(opening, make_op(result))
+        return result
+
+    async def rewind(
+        self, cut: Cut, *, epoch: str, previous: str, op: OpRecord
+    ) -> None:
+        """Go back to a cut: a new epoch whose first event says so.
+
+        `previous` is the session that keeps the old branch. No turn may be
+        running; whoever follows must follow the new log.
+
+        Raises:
+            StoreError: It could not be kept; nothing changed.
+        """
+        old = self.log
+        row = replace(
+            self._row(),
+            epoch=epoch,
+            base=cut.seq,
+            last_seq=0,
+            ceiling=EVENT_NUMBER_BLOCK,
+            updated_at=now_ms(),
+            ended=0,
+            seen=0,
+        )
+        entries = [entry for _, entry in await self._store.history(self.id)]
+        await self._store.commit(
+            (ItemsCut(self.id, cut.seq), HistoryCut(self.id, cut.position), row, op)
+        )
+        old.close()
+        self.record = row
+        self.history = visible(entries[: cut.position])
+        self._positions = cut.position
+        self._begin_epoch()
+        self.last_turn = await self._store.newest_turn(self.id)
+        self.log.append(
+            "session.reset",
+            {
+                "previousEpoch": old.epoch,
+                "reason": "rewind",
+                "keptThrough": cut.items[-1].id if cut.items else None,
+                "forkId": previous,
+            },
+        )
+        self._mark()
+
+    async def mark_seen(self, up_to: int) -> None:
+        """Note that somebody has seen the session up to an event."""
+        if up_to > self.record.seen:
+            self._set(seen=min(up_to, self.log.last))
+            await self._store.commit((self._row(),))
+            self._mark()
+
+    def attention(self) -> tuple[str, int] | None:
+        """Why the session wants somebody, and since when; None when it does not."""
+        pending = self.desk.pending()
+        if pending:
+            attended = any(
+                map(self._asker.is_attended, (p["approvalId"] for p in pending))
+            )
+            return "approval" if attended else "unattended", pending[0]["createdAt"]
+        return attention_of(self.record, self.last_turn) if self.turn is None else None
+
+    async def cancel_tool(self, item_id: str, make_op: MakeOp) -> Json:
+        """Stop one call; the turn goes on with a cancelled result.
+
+        Raises:
+            RequestRefused: 4202, that call is not running.
+        """
+        scope = self.turn.calls.get(item_id) if self.turn is not None else None
+        if scope is None:
+            raise refuse("object.not_found", "no such call is running")
+        scope.cancel()
+        await self.log.commit(make_op({}))
+        return {}
+
+    async def cancel_turn(
+        self, turn_id: str, reason: str, make_op: MakeOp, *, queue: str = "hold"
+    ) -> Json:
         """Stop exactly this turn; answers at once with what is being stopped.
+
+        Args:
+            queue: `hold`, `keep` or `clear`: what becomes of waiting prompts.
 
         Raises:
             RequestRefused: 4243 when another turn runs, or none.
         """
         turn = self.turn
         if turn is None or turn.id != turn_id:
-            data = {"turnId": turn.id} if turn is not None else {"idle": True}
-            raise refuse("turn.not_current", "that turn is not running", **data)
+            raise self._not_current()
         receipt: Json = {
             "processes": sorted(turn.processes),
             "approvals": [],
-            "queueHeld": False,
-            "queued": [],
+            "steers": list(self._steers),
+            "queueHeld": queue == "hold",
+            "queued": [] if queue == "clear" else self.queue.ids,
         }
         state = "ended" if turn.state == "ended" else "cancelling"
         result: Json = {"state": state, "receipt": receipt}
         if turn.cancel_reason is None:
             turn.cancel_reason = reason or "cancelled"
+            turn.queue_after = queue
             self._set_state(turn, "cancelling")
         turn.scope.cancel()
         receipt["approvals"] = self.desk.cancel()
@@ -311,6 +562,7 @@ class Session:
         self.log.append("session.updated", {"rev": row.rev, **changed}, held=True)
         await self.log.commit(row, make_op(result))
         self._set(**fields)
+        self._mark()
         if runtime is not None:
             self._runtime = runtime
         return result
@@ -365,6 +617,157 @@ class Session:
             await self._store.commit((final, *changes))
         finally:
             self._lock.release()
+
+    # --- inside ---
+
+    def _open_turn(
+        self,
+        parts: list[Json] | None,
+        author: Json,
+        op_id: str,
+        *,
+        work: Work | None = None,
+    ) -> "_Opening":
+        """Begin a turn at once; without `parts` it goes on from the history.
+
+        `work` is what it does instead of asking the model about a prompt.
+        Nothing of it is told before `_keep` has put it on disk.
+        """
+        text = prompt_text(parts) if parts is not None else ""
+        runtime = self.runtime()
+        turn = Turn(new_id("t"), now_ms(), author["clientId"])
+        self.turn = turn
+        self.log.append(
+            "turn.accepted", {"owner": turn.owner}, turn_id=turn.id, held=True
+        )
+        rows: list[Change] = []
+        result: Json = {"turnId": turn.id}
+        entry: Entry | None = NoteEntry(RETRY_NOTE) if work is None else None
+        title = self.record.title
+        if parts is not None:
+            item, row = self.transcript.add(
+                "user_message",
+                turn.id,
+                held=True,
+                parts=parts,
+                opId=op_id,
+                author=author,
+            )
+            rows.append(row)
+            result["itemId"] = item["id"]
+            entry = UserEntry(text)
+            title = title or one_line(text, 80)
+        if entry is not None:
+            self.history.append(entry)
+            rows.append(HistoryRecord(self.id, self._positions, turn.id, entry))
+            self._positions += 1
+        self._spawn(lambda: self._run(turn, runtime, work or self._converse))
+        self._set(updated_at=turn.started_at)
+        self._mark()
+        return _Opening(turn, entry, title, rows, result)
+
+    async def _keep(self, opening: "_Opening", *changes: Change) -> None:
+        """Put a turn's beginning on disk and let it be told; else it never was.
+
+        Raises:
+            StoreError: It could not be kept.
+        """
+        turn = opening.turn
+        title_changed = opening.title != self.record.title
+        row = self._row()
+        if title_changed:
+            row = replace(row, title=opening.title, rev=row.rev + 1)
+        try:
+            await self.log.commit(row, self._turn_row(turn), *opening.rows, *changes)
+        except BaseException:
+            turn.refused = True
+            turn.scope.cancel()
+            turn.accepted.set()
+            await self._forget(turn, opening.entry)
+            raise
+        turn.accepted.set()
+        for state in turn.unsaid:
+            self.log.append("turn.state", {"state": state}, turn_id=turn.id)
+        if title_changed:
+            self._set(title=opening.title, rev=row.rev)
+            self._announce({"title": opening.title})
+
+    def _start_next(self) -> None:
+        """Start the first waiting prompt when nothing runs; never waits."""
+        if self.turn is not None or self.closed:
+            return
+        entry = self.queue.take()
+        if entry is None:
+            return
+        try:
+            opening = self._open_turn(entry.parts, entry.submitter, entry.op_id)
+        except ScvError as error:
+            self._put_back(entry, error.message)
+            return
+        self._tell_queue()
+        self._spawn(lambda: self._keep_waiting(entry, opening))
+
+    async def _keep_waiting(self, entry: Waiting, opening: "_Opening") -> None:
+        try:
+            await self._keep(opening, self.queue.record())
+        except StoreError as error:
+            self._put_back(entry, error.message)
+
+    def _put_back(self, entry: Waiting, problem: str) -> None:
+        """A waiting prompt could not start: it stays first, and the queue is held."""
+        self.queue.put_first([entry])
+        self.queue.hold(True)
+        self._tell_queue()
+        self._store.enqueue((self.queue.record(),))
+        self.log.append("notice", {"code": "queue.held", "message": problem})
+
+    def _tell_queue(self, *, held: bool = False) -> None:
+        self._mark()
+        self.log.append("queue.changed", self.queue.view(), held=held)
+
+    def _not_current(self) -> RequestRefused:
+        data = {"turnId": self.turn.id} if self.turn is not None else {"idle": True}
+        return refuse("turn.not_current", "that turn is not running", **data)
+
+    def _deliver(self, turn: Turn) -> bool:
+        """Give the model the steers that wait; False when there are none."""
+        steers = list(self._steers.values())
+        self._steers.clear()
+        for item in steers:
+            self.transcript.complete(item, "completed")
+            self.log.append("steer.delivered", {}, turn_id=turn.id, item_id=item["id"])
+            self._remember(UserEntry(prompt_text(item["parts"])), turn.id)
+        return bool(steers)
+
+    def _settle_queue(self, turn: Turn, end: TurnEnd) -> None:
+        """After a turn: steers the model never got wait first; stop means stop."""
+        requeued = []
+        for item in self._steers.values():
+            waiting = waiting_from_item(item)
+            requeued.append(waiting)
+            self.log.append(
+                "steer.requeued",
+                {"queueId": waiting.id},
+                turn_id=turn.id,
+                item_id=item["id"],
+            )
+            self.transcript.complete(item, "cancelled")
+        self._steers.clear()
+        before = self.queue.rev
+        if requeued:
+            self.queue.put_first(requeued)
+        if turn.queue_after == "clear" and len(self.queue):
+            self.queue.clear()
+        stopped = end.status in ("cancelled", "failed") and turn.queue_after == "hold"
+        if stopped and len(self.queue):
+            self.queue.hold(True)
+        if self.queue.rev != before:
+            self._tell_queue()
+            self._store.enqueue((self.queue.record(),))
+
+    def _mark(self) -> None:
+        """Something changed that session lists show."""
+        self._changed(self)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -431,15 +834,14 @@ class Session:
         self._set(usage=total)
         self.log.append("usage.updated", {"usage": total}, turn_id=turn.id)
 
-    async def _run(self, turn: Turn, runtime: Runtime) -> None:
+    async def _run(self, turn: Turn, runtime: Runtime, work: "Work") -> None:
         """The turn's own task: ends the turn exactly once."""
         end = TurnEnd("cancelled", "cancelled")
         try:
             with turn.scope:
                 self._set_state(turn, "preparing")
                 await self._tell(turn, runtime.notices)
-                await self._trim(turn, runtime)
-                end = await run_steps(turn, self._context())
+                end = await work(turn, runtime)
         except ContextLimit as error:
             end = _failed("history_limit", error.message)
         except Exception:
@@ -454,13 +856,49 @@ class Session:
             with CancelScope(shield=True):
                 await self._end(turn, end)
 
-    async def _forget(self, turn: Turn, entry: Entry, position: int) -> None:
+    async def _converse(self, turn: Turn, runtime: Runtime) -> TurnEnd:
+        await self._trim(turn, runtime)
+        return await run_steps(turn, self._context())
+
+    async def _compact(
+        self, turn: Turn, runtime: Runtime, instructions: str
+    ) -> TurnEnd:
+        """Put the model's summary in the place of what it saw so far."""
+        await turn.until_kept()
+        divisor = runtime.settings.context.bytes_per_token
+        before = sum(tokens_of(self._scale.sizes(self.history), divisor))
+        self._set_state(turn, "model")
+        try:
+            summary, done = await summarize(
+                runtime, self.history, instructions, self.id
+            )
+        except ProviderError as error:
+            return TurnEnd(
+                "failed",
+                error.code,
+                {"code": error.code, "message": error.message, "retryable": True},
+            )
+        self._used(turn, done.usage, before)
+        removed = len(self.history)
+        note = NoteEntry(summary.text)
+        self._remember(summary, turn.id)
+        self.history[:] = [note]
+        self.transcript.add(
+            "compaction",
+            turn.id,
+            beforeTokens=before,
+            afterTokens=sum(tokens_of(self._scale.sizes([note]), divisor)),
+            removed=removed,
+        )
+        return TurnEnd("completed", "end")
+
+    async def _forget(self, turn: Turn, entry: Entry | None) -> None:
         """Undo a turn whose prompt could not be kept."""
         with CancelScope(shield=True):
             await turn.ended.wait()
-        if self.history and self.history[-1] is entry:
+        if entry is not None and self.history and self.history[-1] is entry:
             del self.history[-1]
-        self._positions = position
+            self._positions -= 1
         self.turn = None
 
     async def _end(self, turn: Turn, end: TurnEnd) -> None:
@@ -468,6 +906,8 @@ class Session:
         if turn.refused:
             turn.ended.set()
             return
+        turn.is_ending = True
+        self._settle_queue(turn, end)
         turn.end = end
         turn.state = "ended"
         data: Json = {
@@ -479,8 +919,8 @@ class Session:
         if end.error is not None:
             data["error"] = end.error
         row = self._turn_row(turn)
-        self._set(updated_at=now_ms())
-        self.log.append("turn.ended", data, turn_id=turn.id, held=True)
+        number = self.log.append("turn.ended", data, turn_id=turn.id, held=True)
+        self._set(updated_at=now_ms(), ended=number)
         try:
             await self.log.commit(self._row(), row)
         except Exception as error:
@@ -492,6 +932,8 @@ class Session:
             self.last_turn = row
             self.turn = None
             turn.ended.set()
+            self._start_next()
+            self._mark()
 
     async def _tell(self, turn: Turn, notices: tuple[Notice, ...]) -> None:
         """Write each notice once in the life of this session."""
@@ -535,6 +977,7 @@ class Session:
             remember=self._remember,
             set_state=self._set_state,
             used=self._used,
+            deliver=self._deliver,
         )
 
 
@@ -542,51 +985,3 @@ def _failed(code: str, message: str) -> TurnEnd:
     return TurnEnd(
         "failed", code, {"code": code, "message": message, "retryable": False}
     )
-
-
-def session_view(record: SessionRecord, state: str) -> Json:
-    """A session in wire form."""
-    workspace: Json = {"root": record.root}
-    if record.folders:
-        workspace["folders"] = list(record.folders)
-    view: Json = {
-        "id": record.id,
-        "title": record.title,
-        "workspace": workspace,
-        "state": state,
-        "createdAt": record.created_at,
-        "updatedAt": record.updated_at,
-        "config": record.config,
-        "rev": record.rev,
-        "epoch": record.epoch,
-        "lastSeq": record.last_seq,
-        "usage": record.usage,
-    }
-    if record.archived:
-        view["archived"] = True
-    if record.parent:
-        view["parent"] = record.parent
-    if record.channel:
-        view["channel"] = record.channel
-    return view
-
-
-def turn_view(row: TurnRecord) -> Json:
-    """A turn in wire form."""
-    view: Json = {
-        "id": row.id,
-        "sessionId": row.session_id,
-        "state": row.state,
-        "startedAt": row.started_at,
-        "usage": row.usage,
-    }
-    for name, value in (
-        ("status", row.status),
-        ("stopReason", row.stop_reason),
-        ("endedAt", row.ended_at),
-        ("error", row.error),
-        ("owner", row.owner),
-    ):
-        if value is not None:
-            view[name] = value
-    return view

@@ -53,6 +53,8 @@ class CallContext:
     store: Store
     set_state: Callable[[str], None]
     processes: set[int]
+    running: dict[str, CancelScope]
+    """Scopes of the calls that run now, by item; cancelling one ends that call."""
 
 
 @frozen
@@ -114,7 +116,10 @@ async def run_call(call: Call, context: CallContext) -> Finished:
         arguments=shown_arguments(call.arguments),
     )
     try:
-        return await _attempt(call, item, context)
+        with CancelScope() as scope:
+            context.running[item["id"]] = scope
+            return await _attempt(call, item, context)
+        return _cancelled(item, context)
     except ToolError as error:
         return _fail(item, context, error.message)
     except StoreError as error:
@@ -123,6 +128,7 @@ async def run_call(call: Call, context: CallContext) -> Finished:
         logger.exception("tool %s failed (item %s)", item["name"], item["id"])
         return _fail(item, context, "the tool failed inside SCV; its log says why")
     finally:
+        context.running.pop(item["id"], None)
         if item["status"] in ("in_progress", "waiting_approval"):
             context.transcript.complete(
                 item,
@@ -133,6 +139,16 @@ async def run_call(call: Call, context: CallContext) -> Finished:
                     "truncated": False,
                 },
             )
+
+
+def _cancelled(item: Json, context: CallContext) -> Finished:
+    text = "cancelled by the user before it finished; go on without it"
+    context.transcript.complete(
+        item,
+        "cancelled",
+        result={"success": False, "output": text, "truncated": False},
+    )
+    return Finished(False, text)
 
 
 def _fail(item: Json, context: CallContext, message: str) -> Finished:

@@ -13,9 +13,10 @@ DELTA_CHARACTERS = 32 * 1024
 class Transcript:
     """Writes items; the running ones live here until they complete."""
 
-    def __init__(self, log: EventLog, store: Store) -> None:
+    def __init__(self, log: EventLog, store: Store, *, base: int = 0) -> None:
         self._log = log
         self._store = store
+        self._base = base
         self._open: dict[str, Json] = {}
         self._seqs: dict[str, int] = {}
         self._grown: dict[str, list[str]] = {}
@@ -43,9 +44,11 @@ class Transcript:
             self._store.enqueue((record,))
         return item, record
 
-    def start(self, kind: str, turn_id: str, **fields: Any) -> Json:
+    def start(
+        self, kind: str, turn_id: str, *, status: str = "in_progress", **fields: Any
+    ) -> Json:
         """Begin an item that will grow or change."""
-        item = self._new(kind, turn_id, "in_progress", fields)
+        item = self._new(kind, turn_id, status, fields)
         seq = self._log.append(
             "item.started", {"item": item}, turn_id=turn_id, item_id=item["id"]
         )
@@ -157,7 +160,7 @@ class Transcript:
             item["id"],
             self._log.session_id,
             item.get("turnId"),
-            seq,
+            self._base + seq,
             item["kind"],
             dict(item),
         )

@@ -69,6 +69,10 @@ class Turn:
     usage: Json = field(default_factory=dict)
     end: TurnEnd | None = None
     refused: bool = False
+    is_ending: bool = False
+    queue_after: str = "hold"
+    """What becomes of waiting prompts when it is cancelled or fails."""
+    calls: dict[str, CancelScope] = field(default_factory=dict)
     processes: set[int] = field(default_factory=set)
 
     async def until_kept(self) -> None:
@@ -98,6 +102,8 @@ class TurnContext:
     remember: Callable[[Entry, str], None]
     set_state: Callable[[Turn, str], None]
     used: Callable[[Turn, TokenUsage | None, int], None]
+    deliver: Callable[[Turn], bool]
+    """Gives the model what was said meanwhile; False when there was nothing."""
 
 
 async def run_steps(turn: Turn, context: TurnContext) -> TurnEnd:
@@ -142,6 +148,7 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
             settings = runtime.settings
             specs = [tool.spec for _, tool in sorted(runtime.tools.items())]
             static = static_tokens(runtime.instructions, specs, settings.context)
+        context.deliver(turn)
         selection = select(
             context.history,
             static=static,
@@ -170,6 +177,8 @@ async def _steps(turn: Turn, context: TurnContext, unanswered: list[Call]) -> Tu
         message = done.message
         context.remember(message, turn.id)
         if done.stop == "end" and not message.calls:
+            if context.deliver(turn):
+                continue
             return TurnEnd("completed", "end")
         if done.stop != "end":
             end = _cut_short(turn, context, done)
@@ -208,6 +217,7 @@ def _call_context(turn: Turn, context: TurnContext, runtime: Runtime) -> CallCon
         set_state=lambda state: context.set_state(turn, state),
         turn_id=turn.id,
         processes=turn.processes,
+        running=turn.calls,
     )
 
 

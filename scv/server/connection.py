@@ -45,11 +45,17 @@ class Connection:
     peer: Peer
 
     def __init__(
-        self, server: Server, tasks: TaskGroup, *, is_delegated: bool = False
+        self,
+        server: Server,
+        tasks: TaskGroup,
+        *,
+        peer_pid: int | None,
+        is_delegated: bool,
     ) -> None:
         self.id = new_id("n")
         self.server = server
         self.is_delegated = is_delegated
+        self.peer_pid = peer_pid
         self.client_id = ""
         self.client_name = "client"
         self.role = "controller"

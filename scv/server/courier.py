@@ -55,6 +55,10 @@ class Courier:
         connection.spawn(self._ask, connection, session_id, approval, scope)
         return True
 
+    def is_attended(self, approval_id: str) -> bool:
+        """True while somebody who may answer has the question."""
+        return bool(self._out.get(approval_id))
+
     def withdraw(self, session_id: str, approval_id: str) -> None:
         """Take a closed question away from everybody."""
         for scope in self._out.pop(approval_id, {}).values():

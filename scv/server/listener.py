@@ -84,7 +84,9 @@ class Listener:
         if self._open > CONNECTIONS:
             await _NoRoom().run(stream)
         else:
-            await self._server.serve(stream, is_delegated=is_delegated)
+            await self._server.serve(
+                stream, peer_pid=peer.pid, is_delegated=is_delegated
+            )
 
 
 class _NoRoom:

@@ -24,6 +24,7 @@ from scv.wire.limits import EVENT_NUMBER_BLOCK
 if TYPE_CHECKING:
     from scv.core.records import Change, Json, SessionRecord, Store
     from scv.core.session import Equip, Session
+    from scv.server.board import Board
 
 logger = logging.getLogger(__name__)
 PARENT_POLL_SECONDS = 5.0
@@ -59,6 +60,7 @@ class Server:
         self.connections: set[Connection] = set()
         self.courier = Courier(self)
         self.operations = Operations()
+        self._board: Board | None = None
         self._open_store = open_store
         self._limits = limits
         self._find_daemon = find_daemon
@@ -81,13 +83,21 @@ class Server:
 
     # --- connections ---
 
-    async def serve(self, stream: ByteStream, *, is_delegated: bool = False) -> int:
+    async def serve(
+        self,
+        stream: ByteStream,
+        *,
+        peer_pid: int | None = None,
+        is_delegated: bool = False,
+    ) -> int:
         """Serve one front end until it leaves; returns the exit status it asked for.
 
         `is_delegated` marks one that a tool of this instance has started.
         """
         async with create_task_group() as tasks:
-            connection = Connection(self, tasks, is_delegated=is_delegated)
+            connection = Connection(
+                self, tasks, peer_pid=peer_pid, is_delegated=is_delegated
+            )
             connection.peer = Peer(stream, connection, limits=self._limits)
             self.connections.add(connection)
             try:
@@ -143,6 +153,25 @@ class Server:
                 self._opening.set()
                 self._opening = None
         return self._store
+
+    # --- what all front ends see ---
+
+    @property
+    def board(self) -> Board:
+        """Session rows and attention, told to everybody."""
+        if self._board is None:
+            from scv.server.board import Board
+
+            self._board = Board(self)
+        return self._board
+
+    def tell_row(self, record: SessionRecord) -> None:
+        """A session came into the store."""
+        self.board.stored(record)
+
+    def tell_removed(self, session_id: str) -> None:
+        """A session is gone."""
+        self.board.removed(session_id)
 
     # --- sessions ---
 
@@ -224,6 +253,7 @@ class Server:
             lock,
             history=list(stored.history),
             last_turn=stored.turns[-1] if stored.turns else None,
+            queue=stored.queue,
         )
         return session
 
@@ -255,6 +285,7 @@ class Server:
             equip=self.equip,
             asker=self.courier,
             spawn=self._tasks.start_soon,
+            changed=self.board.changed,
             environment=state.pop("environment", self.environment),
             **state,
         )

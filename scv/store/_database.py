@@ -1,9 +1,9 @@
 """Open `sessions.db`: alone or beside others, of any version, damaged or not."""
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,8 @@ from scv.store._rows import DamagedRow
 from scv.store._schema import (
     FILE_NAME,
     MIGRATIONS,
-    PAGE_BYTES,
     SALVAGED,
+    lay_out,
     migrate,
     version,
 )
@@ -29,6 +29,8 @@ _CHECKED_AT_OPEN_BYTES = 8 << 20
 _LOG_PAGES = 8_000
 """The log is carried over in idle moments; at this length, at the next commit."""
 _KEPT_LOG_BYTES = 8 << 20
+_WRITTEN_ANEW_BYTES = 512 << 20
+"""Takes about five seconds, once."""
 
 # Primary result codes. Source: https://www.sqlite.org/rescode.html
 _ERROR, _BUSY, _LOCKED, _READ_ONLY, _IO, _CORRUPT, _FULL = 1, 5, 6, 8, 10, 11, 13
@@ -120,7 +122,7 @@ def is_damage(error: BaseException) -> bool:
     if code is None:  # the module's own: a text that is no text
         return "decode" in str(error)
     if code == _ERROR:  # our statements are right, so the stored schema is not
-        return "no such" in str(error)
+        return "no such" in str(error) and "module" not in str(error)
     return code & 0xFF in (_CORRUPT, _NO_DATABASE)
 
 
@@ -130,7 +132,7 @@ def is_refusal(error: BaseException) -> bool:
     return code in (_ERROR, _BUSY, _LOCKED, _READ_ONLY, _IO, _FULL, _CANNOT_OPEN)
 
 
-@contextmanager
+@contextlib.contextmanager
 def reasons(path: str) -> Iterator[None]:
     """Turn errors of the disk and the database into ours, with path and remedy."""
     import sqlite3
@@ -223,9 +225,28 @@ def _upgrade(connection: "sqlite3.Connection", path: str, lock: StoreLock) -> No
             f"{path} must be upgraded, but other SCV processes use it;"
             " end them and start again"
         )
-    connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+    if version(connection) == 1:
+        _lay_out_again(connection, path)
+    lay_out(connection)
     connection.execute("PRAGMA journal_mode=WAL")
     migrate(connection)
+
+
+def _lay_out_again(connection: "sqlite3.Connection", path: str) -> None:
+    """Write a file anew whose free pages could not be given back.
+
+    One that is too large to wait for, or for the disk, stays as it is: its free
+    pages are used again, but not given back.
+    """
+    import sqlite3
+
+    if os.path.getsize(path) > _WRITTEN_ANEW_BYTES:
+        return
+    with contextlib.suppress(sqlite3.Error):
+        # The layout cannot change while there is a log.
+        connection.execute("PRAGMA journal_mode=DELETE").fetchone()
+        lay_out(connection)
+        connection.execute("VACUUM")
 
 
 def _mend(folder: str, lock: StoreLock) -> str:

@@ -1,6 +1,7 @@
 """What the database thread is asked to do, and where its answers go."""
 
 import asyncio
+import queue
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,10 @@ Read = Callable[["sqlite3.Connection"], Any]
 class Job:
     """Writes, or a read; `expects_answer` when somebody waits for it."""
 
-    __slots__ = ("_future", "_loop", "error", "is_settled", "read", "result", "writes")
+    __slots__ = (
+        *("_answered", "_future", "_loop"),
+        *("error", "is_settled", "read", "result", "writes"),
+    )
 
     def __init__(
         self,
@@ -23,10 +27,12 @@ class Job:
         *,
         read: Read | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        answered: "queue.SimpleQueue[bool] | None" = None,
     ) -> None:
-        """`loop`: the running one, when the caller waits."""
+        """`loop`: the running one, when the caller waits in it; a thread that waits
+        waits for `answered`."""
         self.writes, self.read = writes, read
-        self._loop = loop
+        self._loop, self._answered = loop, answered
         self._future: asyncio.Future[Any] | None = None
         if loop is not None:
             self._future = loop.create_future()
@@ -63,7 +69,9 @@ class Job:
         """Send settled answers to those who wait, with one call into each loop."""
         by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
         for job in jobs:
-            if job.is_settled and job._loop is not None:
+            if job.is_settled and job._answered is not None:
+                job._answered.put(True)
+            elif job.is_settled and job._loop is not None:
                 by_loop.setdefault(job._loop, []).append(job)
         for loop, settled in by_loop.items():
             try:

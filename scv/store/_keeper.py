@@ -6,9 +6,9 @@ waits for stay in memory for the next try, and readers see them all the same.
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scv.core.records import DeltasDone, EventRecord, EventReplaced
+from scv.core.records import EventRecord
 from scv.errors import StoreError
 from scv.store._database import (
     Database,
@@ -18,11 +18,9 @@ from scv.store._database import (
     reasons,
 )
 from scv.store._jobs import Job, Read
-from scv.store._rows import Row, Write, event_row
-from scv.store._schema import EVENT, FILE_NAME, PAGE_BYTES
-
-if TYPE_CHECKING:
-    import sqlite3
+from scv.store._rows import SessionDeleted, Statement, Write
+from scv.store._schema import FILE_NAME, PAGE_BYTES
+from scv.store._transaction import apply, is_delta, roll_back
 
 logger = logging.getLogger(__name__)
 
@@ -30,14 +28,7 @@ _KEPT_BYTES = 8 << 20
 """Events held in memory while the disk refuses; above it deltas are dropped."""
 _LOG_BYTES = 4 << 20
 """Log written since the last upkeep that makes the next one due."""
-_ROW_BYTES = 200
 _COMMIT_PAGES = 4
-_DROP_DELTAS = (
-    "DELETE FROM event WHERE session_id=?1 AND epoch=?2 AND first>="
-    "coalesce((SELECT seq FROM item WHERE session_id=?1 AND id=?3), 0)"
-    " AND item_id=?3 AND type='item.delta'"
-)
-_DROP_EVENT = "DELETE FROM event WHERE session_id=? AND epoch=? AND first=?"
 _TOUCH = "INSERT OR REPLACE INTO meta VALUES('synced', ?)"
 """Something to sync, when what a commit shall sync was written before."""
 
@@ -77,7 +68,7 @@ class Keeper:
         be too much, and the others shall not suffer.
         """
         waiting = [job for job in jobs if job.expects_answer]
-        writes = [*self._kept, *(write for job in jobs for write in job.writes)]
+        writes = (*self._kept, *(write for job in jobs for write in job.writes))
         error = self._attempt(writes, bool(waiting))
         if error is None:
             self._kept = ()
@@ -95,7 +86,9 @@ class Keeper:
             if part:
                 self.write(part)
 
-    def _attempt(self, writes: list[Write], is_full: bool) -> BaseException | None:
+    def _attempt(
+        self, writes: tuple[Write, ...], is_full: bool
+    ) -> BaseException | None:
         """Make one transaction; a damaged file is mended first, once."""
         try:
             self._transact(writes, is_full)
@@ -113,7 +106,7 @@ class Keeper:
             return error
         return None
 
-    def _transact(self, writes: list[Write], is_full: bool) -> None:
+    def _transact(self, writes: tuple[Write, ...], is_full: bool) -> None:
         connection = self._open().connection
         if not writes and (self._is_synced or not is_full):
             return
@@ -123,16 +116,18 @@ class Keeper:
             self._is_full_sync = is_full
         connection.execute("BEGIN IMMEDIATE")
         try:
-            size = _apply(connection, writes)
+            size = apply(connection, writes)
             if is_full and not size:
                 self._touched += 1
                 connection.execute(_TOUCH, (self._touched,))
             connection.execute("COMMIT")
         except BaseException:
-            _roll_back(connection)
+            roll_back(connection)
             raise
         self._is_synced = is_full
         self._log_bytes += size + _COMMIT_PAGES * PAGE_BYTES
+        if any(isinstance(write, Statement | SessionDeleted) for write in writes):
+            self._needs_upkeep = True
 
     def _refused(self, jobs: list[Job], error: BaseException) -> None:
         unwaited = [job for job in jobs if not job.expects_answer]
@@ -148,7 +143,7 @@ class Keeper:
         kept = (*self._kept, *(write for job in jobs for write in job.writes))
         size = sum(len(w.data) for w in kept if isinstance(w, EventRecord))
         if size > _KEPT_BYTES:
-            kept = tuple(write for write in kept if not _is_delta(write))
+            kept = tuple(write for write in kept if not is_delta(write))
         self._kept = kept
 
     # --- reading ---
@@ -175,14 +170,14 @@ class Keeper:
             return read(connection)
         try:  # the disk refuses what was queued; readers see it all the same
             connection.execute("BEGIN IMMEDIATE")
-            _apply(connection, list(self._kept))
+            apply(connection, self._kept)
         except Exception:
-            _roll_back(connection)
+            roll_back(connection)
             return read(connection)
         try:
             return read(connection)
         finally:
-            _roll_back(connection)
+            roll_back(connection)
 
     # --- mending, upkeep, the end ---
 
@@ -261,50 +256,3 @@ class Keeper:
                 raise error
         except Exception as explained:
             return explained
-
-
-def _is_delta(write: Write) -> bool:
-    return isinstance(write, EventRecord) and write.type == "item.delta"
-
-
-def _roll_back(connection: "sqlite3.Connection") -> None:
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
-
-
-def _apply(connection: "sqlite3.Connection", writes: list[Write]) -> int:
-    """Write rows in order, runs of one table at a time; returns about how many bytes.
-
-    Deltas of an item that completes in the same batch are never written.
-    """
-    done = {
-        (write.session_id, write.epoch, write.item_id)
-        for write in writes
-        if isinstance(write, DeltasDone)
-    }
-    size = 0
-    sql, run = "", list[tuple[Any, ...]]()
-    for write in writes:
-        if isinstance(write, EventRecord):
-            key = (write.session_id, write.epoch, write.item_id)
-            if done and write.type == "item.delta" and key in done:
-                continue
-            statement, values = EVENT.upsert, event_row(write)
-            size += len(write.data) + _ROW_BYTES
-        elif isinstance(write, Row):
-            statement, values = write.table.upsert, write.values
-            size += len(values[-2]) + _ROW_BYTES
-        elif isinstance(write, EventReplaced):
-            statement = _DROP_EVENT
-            values = (write.session_id, write.epoch, write.number)
-        else:
-            statement = _DROP_DELTAS
-            values = (write.session_id, write.epoch, write.item_id)
-        if statement is not sql:
-            if run:
-                connection.executemany(sql, run)
-            sql, run = statement, []
-        run.append(values)
-    if run:
-        connection.executemany(sql, run)
-    return size

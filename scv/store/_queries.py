@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scv.core.history import Entry
 from scv.core.records import (
     ApprovalRecord,
+    AuditRecord,
     EventRecord,
     ItemRecord,
     OpRecord,
+    QueueRecord,
     SessionRecord,
     StoredSession,
     TurnRecord,
@@ -17,11 +20,14 @@ from scv.store import _rows
 from scv.store._rows import BlobRecord
 from scv.store._schema import (
     APPROVAL,
+    AUDIT,
     BLOB,
     EVENT,
     HISTORY,
     ITEM,
+    OF_A_SESSION,
     OPERATION,
+    QUEUE,
     SESSION,
     TURN,
     Table,
@@ -40,6 +46,7 @@ def _select(table: Table) -> str:
 _SESSIONS, _TURNS, _ITEMS = _select(SESSION), _select(TURN), _select(ITEM)
 _EVENTS, _ENTRIES, _APPROVALS = _select(EVENT), _select(HISTORY), _select(APPROVAL)
 _OPERATIONS, _BLOBS = _select(OPERATION), _select(BLOB)
+_QUEUES, _AUDITS = _select(QUEUE), _select(AUDIT)
 _NEWEST_TURN = "ORDER BY started_at DESC, id DESC LIMIT 1"
 
 
@@ -61,18 +68,25 @@ def load(db: "sqlite3.Connection", session_id: str) -> StoredSession | None:
         _APPROVALS + "WHERE state='pending' AND session_id=? ORDER BY created_at, id",
         key,
     )
+    queue = db.execute(_QUEUES + "WHERE session_id=?", key).fetchone()
     return StoredSession(
         _rows.read_session(found),
         tuple(_rows.read_turn(row) for row in turns),
         tuple(_rows.read_item(row) for row in items),
         tuple(_rows.read_entry(row) for row in entries),
         tuple(_rows.read_approval(row) for row in approvals),
+        _rows.read_queue(queue) if queue is not None else None,
     )
 
 
 def session(db: "sqlite3.Connection", session_id: str) -> SessionRecord | None:
     """Read one session."""
     return _one(db, _SESSIONS + "WHERE id=?", (session_id,), _rows.read_session)
+
+
+def queue(db: "sqlite3.Connection", session_id: str) -> QueueRecord | None:
+    """Read a session's waiting prompts."""
+    return _one(db, _QUEUES + "WHERE session_id=?", (session_id,), _rows.read_queue)
 
 
 def sessions(
@@ -239,6 +253,31 @@ def turn(
     return _one(db, query, (session_id, turn_id), _rows.read_turn)
 
 
+def turns(db: "sqlite3.Connection", session_id: str) -> list[TurnRecord]:
+    """Read all turns, oldest first."""
+    query = _TURNS + "WHERE session_id=? ORDER BY started_at, id"
+    return [_rows.read_turn(row) for row in db.execute(query, (session_id,))]
+
+
+def history(
+    db: "sqlite3.Connection", session_id: str
+) -> list[tuple[str | None, Entry]]:
+    """Read the whole history, each entry with its turn's id."""
+    rows = db.execute(_ENTRIES + "WHERE session_id=? ORDER BY position", (session_id,))
+    return [(row[2], _rows.read_entry(row)) for row in rows]
+
+
+def audit(
+    db: "sqlite3.Connection", session_id: str | None, limit: int
+) -> list[AuditRecord]:
+    """Read the newest audit rows, newest first."""
+    key = () if session_id is None else (_rows.text(session_id),)
+    where = "WHERE session_id=? " if key else ""
+    query = f"{_AUDITS}{where}ORDER BY at DESC, id DESC LIMIT ?"
+    rows = db.execute(query, (*key, limit))
+    return [_rows.read_audit(row) for row in rows]
+
+
 def operation(
     db: "sqlite3.Connection", client_id: str, op_id: str, not_before: int
 ) -> OpRecord | None:
@@ -268,6 +307,60 @@ def unfinished_sessions(db: "sqlite3.Connection") -> list[str]:
 def blob(db: "sqlite3.Connection", blob_id: str) -> BlobRecord | None:
     """Find a blob, whichever session keeps it."""
     return _one(db, _BLOBS + "WHERE id=? LIMIT 1", (blob_id,), _rows.read_blob)
+
+
+def blobs(db: "sqlite3.Connection", session_id: str) -> list[BlobRecord]:
+    """List a session's blobs."""
+    rows = db.execute(_BLOBS + "WHERE session_id=? ORDER BY id", (session_id,))
+    return [_rows.read_blob(row) for row in rows]
+
+
+def unused_files(db: "sqlite3.Connection", files: list[str]) -> list[str]:
+    """Choose the blob files, by hash, that no session uses."""
+    query = "SELECT 1 FROM blob WHERE sha256=? LIMIT 1"
+    return [file for file in files if db.execute(query, (file,)).fetchone() is None]
+
+
+def session_ids(db: "sqlite3.Connection") -> list[str]:
+    """List all sessions, in the order of their ids."""
+    return [row[0] for row in db.execute("SELECT id FROM session ORDER BY id")]
+
+
+def sizes(db: "sqlite3.Connection", first: str, last: str) -> dict[str, int]:
+    """Add up the records of sessions from one id to another, and their own blobs."""
+    found: dict[str, int] = {}
+    range_ = "BETWEEN ? AND ?"
+    for query in (
+        f"SELECT id, length(body) FROM session WHERE id {range_}",
+        *(
+            f"SELECT session_id, sum(length(body)) FROM {table.name}"
+            f" WHERE session_id {range_} GROUP BY session_id"
+            for table in OF_A_SESSION
+        ),
+        # A file counts once, and only where no other session uses it.
+        "SELECT session_id, sum(size) FROM (SELECT DISTINCT session_id, sha256, size"
+        f" FROM blob AS own WHERE session_id {range_} AND NOT EXISTS (SELECT 1 FROM"
+        " blob WHERE sha256=own.sha256 AND session_id<>own.session_id))"
+        " GROUP BY session_id",
+    ):
+        for session_id, size in db.execute(query, (first, last)):
+            found[session_id] = found.get(session_id, 0) + size
+    return found
+
+
+def sessions_at(db: "sqlite3.Connection", root: str) -> set[str]:
+    """List the sessions of a workspace."""
+    query = "SELECT id FROM session WHERE root=?"
+    return {row[0] for row in db.execute(query, (_rows.root_key(root),))}
+
+
+def exists(db: "sqlite3.Connection", session_id: str, item_id: str) -> bool:
+    """Tell whether a session is there, and an item of it; no id means no item."""
+    query, values = "SELECT 1 FROM session WHERE id=?", [session_id]
+    if item_id:
+        query += " AND EXISTS(SELECT 1 FROM item WHERE session_id=? AND id=?)"
+        values += [session_id, item_id]
+    return db.execute(query, values).fetchone() is not None
 
 
 def forget_operations(db: "sqlite3.Connection", not_before: int, most: int) -> None:

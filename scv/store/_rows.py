@@ -5,48 +5,48 @@ import zlib
 from typing import Any
 
 from scv.core.history import (
-    AssistantEntry,
-    Call,
     Entry,
-    NoteEntry,
-    OutputEntry,
-    UserEntry,
+    decode_entry,
+    encode_entry,
 )
+from scv.core.ids import new_id
 from scv.core.records import (
     ApprovalRecord,
+    AuditRecord,
     DeltasDone,
     EventRecord,
     EventReplaced,
+    HistoryCut,
     HistoryRecord,
     ItemRecord,
+    ItemsCut,
     OpRecord,
+    QueueRecord,
     SessionRecord,
     TurnRecord,
 )
 from scv.store._schema import (
     APPROVAL,
+    AUDIT,
     BLOB,
     EVENT,
     HISTORY,
     ITEM,
     OPERATION,
+    QUEUE,
     SESSION,
     TURN,
     Table,
 )
 from scv.values import frozen
 
-OPEN_STATUSES = frozenset({"in_progress", "waiting_approval"})
+OPEN_STATUSES = frozenset({"pending", "in_progress", "waiting_approval"})
 """Statuses of an item that will still change."""
 
+_CUT_HISTORY = "DELETE FROM history WHERE session_id=? AND position>=?"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_ENTRY_KINDS: dict[type[Entry], str] = {
-    UserEntry: "user",
-    AssistantEntry: "assistant",
-    OutputEntry: "output",
-    NoteEntry: "note",
-}
 
+_DROP_EVENT = "DELETE FROM event WHERE session_id=? AND epoch=? AND first=?"
 Values = tuple[Any, ...]
 
 
@@ -69,7 +69,23 @@ class BlobRecord:
     mime_type: str
 
 
-Write = Row | EventRecord | DeltasDone | EventReplaced
+@frozen
+class Statement:
+    """A statement to run as it is; its values may be stored."""
+
+    sql: str
+    values: Values
+
+
+@frozen
+class SessionDeleted:
+    """A session goes; `writes` are made if it was there."""
+
+    session_id: str
+    writes: "tuple[Write, ...]"
+
+
+Write = Row | EventRecord | DeltasDone | Statement | ItemsCut | SessionDeleted
 
 
 class DamagedRow(Exception):
@@ -89,6 +105,10 @@ def prepare(
     | HistoryRecord
     | ApprovalRecord
     | OpRecord
+    | QueueRecord
+    | HistoryCut
+    | ItemsCut
+    | AuditRecord
     | BlobRecord,
 ) -> Write:
     """Fix a change's present content; events are fixed already and stay as they are.
@@ -97,7 +117,10 @@ def prepare(
         TypeError: A body holds something that is not JSON.
     """
     match change:
-        case EventRecord() | DeltasDone() | EventReplaced():
+        case EventReplaced():
+            key = (change.session_id, change.epoch, change.number)
+            return Statement(_DROP_EVENT, key)
+        case EventRecord() | DeltasDone() | ItemsCut():
             return change
         case SessionRecord():
             keys: Values = (change.id, change.updated_at, _bytes(change.root))
@@ -112,13 +135,21 @@ def prepare(
             return _row(ITEM, (*keys, is_open), _fields(change))
         case HistoryRecord():
             keys = (change.session_id, change.position, change.turn_id)
-            return _row(HISTORY, keys, _entry_body(change.entry))
+            return _row(HISTORY, keys, encode_entry(change.entry))
         case ApprovalRecord():
             keys = (change.id, change.session_id, change.created_at)
             return _row(APPROVAL, (*keys, change.state), _fields(change))
         case OpRecord():
-            found_by = (_text(change.client_id), _text(change.op_id), change.at)
+            found_by = (text(change.client_id), text(change.op_id), change.at)
             return _row(OPERATION, found_by, _fields(change))
+        case QueueRecord():
+            return _row(QUEUE, (change.session_id,), _fields(change))
+        case AuditRecord():
+            session_id = None if change.session_id is None else text(change.session_id)
+            keys = (change.at, new_id("l"), session_id)
+            return _row(AUDIT, keys, _fields(change))
+        case HistoryCut():
+            return Statement(_CUT_HISTORY, (change.session_id, change.position))
         case BlobRecord():
             blob = (change.id, change.session_id, change.sha256, change.size)
             return _row(BLOB, blob, {"mime_type": change.mime_type})
@@ -146,7 +177,7 @@ def checksum(table: Table, values: Values) -> int:
 
 def op_key(client_id: str, op_id: str) -> tuple[str, str]:
     """Spell an operation's key as it is stored."""
-    return _text(client_id), _text(op_id)
+    return text(client_id), text(op_id)
 
 
 def root_key(root: str) -> bytes:
@@ -163,21 +194,15 @@ def _fields(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__slots__}
 
 
-def _entry_body(entry: Entry) -> dict[str, Any]:
-    body = {"kind": _ENTRY_KINDS[type(entry)], **_fields(entry)}
-    if isinstance(entry, AssistantEntry):
-        body["calls"] = [_fields(call) for call in entry.calls]
-    return body
-
-
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _text(text: str) -> str:
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "backslashreplace").decode()
+def text(value: str) -> str:
+    """Spell a text as it is stored to be found by."""
+    if value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 # --- reading ---
@@ -221,6 +246,18 @@ def read_operation(values: Values) -> OpRecord:
     return OpRecord(**read_body(OPERATION, values))
 
 
+def read_queue(values: Values) -> QueueRecord:
+    """Decode a row of `queue`."""
+    body = read_body(QUEUE, values)
+    body["entries"] = tuple(body["entries"])
+    return QueueRecord(**body)
+
+
+def read_audit(values: Values) -> AuditRecord:
+    """Decode a row of `audit`."""
+    return AuditRecord(**read_body(AUDIT, values))
+
+
 def read_blob(values: Values) -> BlobRecord:
     """Decode a row of `blob`."""
     blob_id, session_id, sha256, size, *_ = values
@@ -237,15 +274,4 @@ def read_event(values: Values) -> EventRecord:
 
 def read_entry(values: Values) -> Entry:
     """Decode a row of `history`."""
-    body = read_body(HISTORY, values)
-    match body.pop("kind"):
-        case "user":
-            return UserEntry(**body)
-        case "output":
-            return OutputEntry(**body)
-        case "note":
-            return NoteEntry(**body)
-        case _:
-            body["calls"] = tuple(Call(**call) for call in body["calls"])
-            body["native"] = tuple(body["native"])
-            return AssistantEntry(**body)
+    return decode_entry(read_body(HISTORY, values))

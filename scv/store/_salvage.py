@@ -23,12 +23,12 @@ from scv.store._schema import (
     FILE_NAME,
     HISTORY,
     ITEM,
-    PAGE_BYTES,
     SALVAGED,
     SESSION,
     TABLES,
     TURN,
     Table,
+    lay_out,
     migrate,
 )
 
@@ -98,7 +98,7 @@ def _fill(part: str, folder: str) -> dict[str, int]:
 
     connection = sqlite3.connect(part, isolation_level=None)
     try:
-        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        lay_out(connection)
         migrate(connection)
         connection.execute("BEGIN")
         with contextlib.ExitStack() as files:

@@ -1,9 +1,9 @@
 """Tables of `sessions.db` and how an older file becomes a current one.
 
-Every table but `meta` has the same form: key columns, columns to find rows by,
-then the record itself (`body`) and a checksum over all of it. Columns only find
-rows; the record is read from the body. There are no rowids, so a table is one
-tree whose pages hold whole rows, which is what makes salvage possible.
+Every table but `meta` and `unindexed` has the same form: key columns, columns to
+find rows by, then the record itself (`body`) and a checksum over all of it. Columns
+only find rows; the record is read from the body. There are no rowids, so a table is
+one tree whose pages hold whole rows, which is what makes salvage possible.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,14 @@ HISTORY = _table("history", "session_id position", "turn_id")
 APPROVAL = _table("approval", "id", "session_id created_at state")
 OPERATION = _table("operation", "client_id op_id", "at")
 BLOB = _table("blob", "id session_id", "sha256 size")
-TABLES = (SESSION, TURN, ITEM, EVENT, HISTORY, APPROVAL, OPERATION, BLOB)
+QUEUE = _table("queue", "session_id", "")
+AUDIT = _table("audit", "at id", "session_id")
+TABLES = (
+    *(SESSION, TURN, ITEM, EVENT, HISTORY, APPROVAL, OPERATION, BLOB),
+    *(QUEUE, AUDIT),
+)
+OF_A_SESSION = (TURN, ITEM, EVENT, HISTORY, APPROVAL, BLOB, QUEUE)
+"""Tables whose rows go with their session; the audit outlives it."""
 
 
 def _make_version_1(connection: "sqlite3.Connection") -> None:
@@ -86,9 +93,35 @@ def _make_version_1(connection: "sqlite3.Connection") -> None:
         connection.execute(statement)
 
 
+def _make_version_2(connection: "sqlite3.Connection") -> None:
+    for statement in (
+        "CREATE TABLE queue(session_id TEXT, body BLOB, crc INTEGER,"
+        " PRIMARY KEY(session_id)) WITHOUT ROWID",
+        "CREATE TABLE audit(at INTEGER, id TEXT, session_id TEXT, body BLOB,"
+        " crc INTEGER, PRIMARY KEY(at, id)) WITHOUT ROWID",
+        "CREATE INDEX audit_session ON audit(session_id)",
+        "CREATE INDEX approval_session ON approval(session_id)",
+        "CREATE INDEX blob_session ON blob(session_id)",
+        "CREATE INDEX blob_file ON blob(sha256)",
+        # What the search index has not seen, see `_indexer`.
+        "CREATE TABLE unindexed(session_id TEXT, item_id TEXT, mark INTEGER,"
+        " PRIMARY KEY(session_id, item_id)) WITHOUT ROWID",
+    ):
+        connection.execute(statement)
+
+
 Migration = Callable[["sqlite3.Connection"], None]
-MIGRATIONS: tuple[Migration, ...] = (_make_version_1,)
+MIGRATIONS: tuple[Migration, ...] = (_make_version_1, _make_version_2)
 """Number n makes version n+1 out of version n; never changed once released."""
+
+
+def lay_out(connection: "sqlite3.Connection") -> None:
+    """Fix the form of a file's pages; it has no table yet.
+
+    Its free pages can be given back a few at a time.
+    """
+    connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
 
 
 def version(connection: "sqlite3.Connection") -> int:

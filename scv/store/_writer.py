@@ -78,6 +78,29 @@ class Writer:
         result: T = await job.wait()
         return result
 
+    def ask(self, query: Callable[["sqlite3.Connection"], T]) -> T:
+        """Run a query after every earlier write, and wait in a thread of its own.
+
+        Something must have been read or committed before.
+
+        Raises:
+            StoreError: The database cannot be read, or the store is closed.
+        """
+        self._refuse_closed()
+        answered: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        job = self._submit(Job(read=query, answered=answered))
+        while True:
+            try:
+                answered.get(timeout=_RETRY_SECONDS)
+                break
+            except queue.Empty:
+                if self._thread is None or not self._thread.is_alive():
+                    self._refuse_closed()
+        if job.error is not None:
+            raise job.error
+        result: T = job.result
+        return result
+
     async def close(self) -> None:
         """Write what is queued, close the database, end the thread.
 
@@ -124,7 +147,7 @@ class Writer:
             jobs = []
             while self._jobs:
                 jobs.append(self._jobs.popleft())
-            is_open = not (jobs and jobs[-1].read is _close)
+            is_open = all(job.read is not _close for job in jobs)
             try:
                 self._work(jobs)
             except BaseException as error:  # a bug, or no memory: nobody waits for ever
@@ -155,9 +178,13 @@ class Writer:
         if writing or self._keeper.holds_back:
             self._keeper.write(writing)
             Job.deliver(writing)
+        is_shut = False
         for job in jobs:
             if job.read is _close:
                 self._shut(job)
+                is_shut = True
+            elif is_shut:
+                job.settle(error=StoreError(f"{self._folder}: the store is closed"))
             elif job.read is not None:
                 self._keeper.read(job)
             else:

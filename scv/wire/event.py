@@ -5,6 +5,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from scv.wire.approval import Approval
 from scv.wire.identifiers import Id, Millis
 from scv.wire.item import Item
+from scv.wire.queue import QueueEntry
 from scv.wire.turn import TurnError, TurnState, TurnStatus, Usage
 
 
@@ -25,6 +26,17 @@ class SessionUpdatedData(TypedDict):
     title: NotRequired[str]
     archived: NotRequired[bool]
     config: NotRequired[dict[str, Any]]
+
+
+class SessionResetData(TypedDict):
+    """`session.reset`: the first event of a new epoch; attach again."""
+
+    previousEpoch: Id
+    reason: str
+    keptThrough: Id | None
+    """The newest item that stays."""
+    forkId: Id
+    """The session that keeps the old branch."""
 
 
 class SessionClosedData(TypedDict):
@@ -113,6 +125,24 @@ class ApprovalUnattendedData(TypedDict):
     approvalId: Id
 
 
+class QueueChangedData(TypedDict):
+    """`queue.changed`: the whole queue as it is now."""
+
+    rev: int
+    held: bool
+    entries: list[QueueEntry]
+
+
+class SteerData(TypedDict):
+    """`steer.pending`, `steer.delivered`, `steer.retracted`: of the event's item."""
+
+
+class SteerRequeuedData(TypedDict):
+    """`steer.requeued`: the turn ended first; the text waits in the queue."""
+
+    queueId: Id
+
+
 class UsageData(TypedDict):
     """`usage.updated`: totals of the session."""
 
@@ -136,6 +166,7 @@ class NoticeData(TypedDict):
 
 EVENTS: dict[str, type[Any]] = {
     "session.updated": SessionUpdatedData,
+    "session.reset": SessionResetData,
     "session.closed": SessionClosedData,
     "client.joined": ClientData,
     "client.left": ClientData,
@@ -149,6 +180,11 @@ EVENTS: dict[str, type[Any]] = {
     "approval.requested": ApprovalRequestedData,
     "approval.resolved": ApprovalResolvedData,
     "approval.unattended": ApprovalUnattendedData,
+    "queue.changed": QueueChangedData,
+    "steer.pending": SteerData,
+    "steer.delivered": SteerData,
+    "steer.requeued": SteerRequeuedData,
+    "steer.retracted": SteerData,
     "usage.updated": UsageData,
     "retry.scheduled": RetryData,
     "notice": NoticeData,

@@ -6,6 +6,7 @@ from scv.wire.approval import Risk
 from scv.wire.identifiers import Id, Millis
 
 ItemStatus = Literal[
+    "pending",
     "in_progress",
     "waiting_approval",
     "completed",
@@ -15,7 +16,13 @@ ItemStatus = Literal[
     "interrupted",
 ]
 ItemKind = Literal[
-    "user_message", "assistant_message", "reasoning", "tool_call", "notice", "error"
+    "user_message",
+    "assistant_message",
+    "reasoning",
+    "tool_call",
+    "notice",
+    "error",
+    "compaction",
 ]
 
 
@@ -106,4 +113,18 @@ class NoticeItem(TypedDict):
     message: str
 
 
-Item = UserMessage | TextItem | ToolCall | NoticeItem
+class Compaction(TypedDict):
+    """The model's summary took the place of what it saw before."""
+
+    id: Id
+    turnId: Id
+    kind: Literal["compaction"]
+    status: ItemStatus
+    createdAt: Millis
+    beforeTokens: int
+    afterTokens: int
+    removed: int
+    """Messages that the model does not see any more."""
+
+
+Item = UserMessage | TextItem | ToolCall | NoticeItem | Compaction

@@ -34,6 +34,12 @@ ATTACHED_SESSIONS = 64
 """Sessions that one connection follows."""
 PENDING_APPROVALS = 32
 """Open questions of one session; more are denied."""
+QUEUE_ENTRIES = 64
+"""Prompts that wait in one session."""
+QUEUE_TEXT_BYTES = 4 * MIB
+"""Text of all prompts that wait in one session."""
+QUEUE_PREVIEW_BYTES = 4 * KIB
+"""Text of an entry in `queue.changed`."""
 REPLAY_BYTES = 16 * MIB
 """Events that one return to a session may replay; beyond it, attach with `history`."""
 REPLAY_PAGE_BYTES = 1 * MIB
@@ -75,6 +81,8 @@ def announced() -> dict[str, int]:
         "connections": CONNECTIONS,
         "attachedSessions": ATTACHED_SESSIONS,
         "pendingApprovals": PENDING_APPROVALS,
+        "queueEntries": QUEUE_ENTRIES,
+        "queueTextBytes": QUEUE_TEXT_BYTES,
         "replayBytes": REPLAY_BYTES,
         "itemPageBytes": ITEM_PAGE_BYTES,
         "environmentBytes": ENVIRONMENT_BYTES,

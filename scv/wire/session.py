@@ -6,7 +6,8 @@ from scv.shapes import LARGEST_INTEGER, Bounds
 from scv.wire.approval import Approval
 from scv.wire.event import Event
 from scv.wire.identifiers import Id, Millis, OpId, PageLimit, Path, Role, Seq
-from scv.wire.turn import QueueState, Turn, Usage
+from scv.wire.queue import QueueState
+from scv.wire.turn import Turn, Usage
 
 SessionState = Literal[
     "idle", "running", "needs_approval", "needs_input", "held", "failed"
@@ -246,6 +247,132 @@ class CloseSession(TypedDict):
     sessionId: Id
     mode: Literal["cancel", "drain"]
     """`cancel` stops a running turn, `drain` waits for its end."""
+
+
+class ForkSession(TypedDict):
+    """Copy a session; files are not changed."""
+
+    opId: OpId
+    sessionId: Id
+    atItem: NotRequired[Id]
+    """Newest item to take along; everything when absent."""
+    title: NotRequired[Title]
+    workspace: NotRequired[Workspace]
+    """Where the copy works; the same place when absent."""
+
+
+class SessionForked(TypedDict):
+    """The copy."""
+
+    session: Session
+
+
+class RewindSession(TypedDict):
+    """Take the conversation back to an item; files are not changed."""
+
+    opId: OpId
+    sessionId: Id
+    toItem: Id
+    """Newest item that stays."""
+    dryRun: NotRequired[bool]
+
+
+class RewindPlan(TypedDict):
+    """What goes."""
+
+    items: int
+    turns: int
+
+
+class SessionRewound(TypedDict):
+    """What went, and where the old branch is now."""
+
+    plan: RewindPlan
+    newEpoch: NotRequired[Id]
+    forkId: NotRequired[Id]
+
+
+class CompactSession(TypedDict):
+    """Let the model summarise the conversation, as a turn of its own."""
+
+    opId: OpId
+    sessionId: Id
+    instructions: NotRequired[Annotated[str, Bounds(0, 4096)]]
+
+
+class CompactionStarted(TypedDict):
+    """The turn that does it."""
+
+    turnId: Id
+
+
+class SearchSessions(TypedDict):
+    """Find text in prompts, answers and titles."""
+
+    text: Annotated[str, Bounds(1, 200)]
+    workspace: NotRequired[Path]
+    limit: NotRequired[PageLimit]
+    cursor: NotRequired[Annotated[str, Bounds(0, 200)]]
+
+
+class SearchHit(TypedDict):
+    """One place; `itemId` is absent for a title."""
+
+    sessionId: Id
+    itemId: NotRequired[Id]
+    snippet: str
+    at: Millis
+
+
+class SearchHits(TypedDict):
+    """One page of places, newest first."""
+
+    hits: list[SearchHit]
+    nextCursor: str | None
+
+
+class DeleteSession(TypedDict):
+    """Remove a session for good; removing what is not there is no error."""
+
+    opId: OpId
+    sessionId: Id
+    force: NotRequired[bool]
+    """Also while a turn runs, which is cancelled."""
+
+
+class ExportSession(TypedDict):
+    """Write a session into one file, as a blob."""
+
+    sessionId: Id
+
+
+class SessionExported(TypedDict):
+    """Where to read it."""
+
+    blobId: Id
+
+
+class ImportSession(TypedDict):
+    """Make a session of an exported file that was put as a blob."""
+
+    opId: OpId
+    blobId: Id
+    workspace: NotRequired[Workspace]
+    """Where it works; where it worked when absent."""
+
+
+class SessionImported(TypedDict):
+    """The new session."""
+
+    session: Session
+
+
+class SessionsChanged(TypedDict):
+    """Sent to every front end: rows of session lists that changed."""
+
+    rev: int
+    upsert: list[Session]
+    removed: list[Id]
 
 
 class SessionLagged(TypedDict):

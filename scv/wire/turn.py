@@ -119,18 +119,80 @@ class StartTurn(TypedDict):
     opId: OpId
     sessionId: Id
     input: Input
-    ifBusy: NotRequired[Literal["reject"]]
-    """What to do while another turn runs: refuse with 4241."""
+    ifBusy: NotRequired[Literal["reject", "queue", "steer"]]
+    """What to do while another turn runs or prompts wait: refuse with 4241 (when
+    absent), append to the queue, or steer the running turn."""
 
 
 class TurnStarted(TypedDict):
     """The prompt is accepted and durable."""
 
-    outcome: Literal["started"]
-    turnId: Id
-    itemId: Id
-    """The user message."""
+    outcome: Literal["started", "queued", "steered"]
+    turnId: NotRequired[Id]
+    """The turn that was started or steered."""
+    queueId: NotRequired[Id]
+    itemId: NotRequired[Id]
+    """The user message; a queued prompt gets one when its turn starts."""
     seq: Seq
+
+
+class SteerTurn(TypedDict):
+    """Say something to a running turn: it reads it before its next model request."""
+
+    opId: OpId
+    sessionId: Id
+    turnId: Id
+    """The turn that is meant; 4243 when another one runs."""
+    input: Input
+    ifIdle: NotRequired[Literal["reject", "start", "queue"]]
+    """What to do when that turn is over: refuse with 4243 (when absent), start a
+    turn, or append to the queue."""
+
+
+class TurnSteered(TypedDict):
+    """The text is durable; `steer.delivered` says when the model gets it."""
+
+    outcome: Literal["pending", "started", "queued"]
+    itemId: NotRequired[Id]
+    turnId: NotRequired[Id]
+    queueId: NotRequired[Id]
+
+
+class RetractSteer(TypedDict):
+    """Take a steer back before the model gets it."""
+
+    opId: OpId
+    sessionId: Id
+    itemId: Id
+
+
+class SteerRetracted(TypedDict):
+    """Whether it was still there."""
+
+    retracted: bool
+
+
+class RetryTurn(TypedDict):
+    """Go on after a failed or interrupted turn; finished calls are not run again."""
+
+    opId: OpId
+    sessionId: Id
+    turnId: Id
+    """The session's newest turn."""
+
+
+class TurnRetried(TypedDict):
+    """The new turn."""
+
+    turnId: Id
+
+
+class CancelTool(TypedDict):
+    """Stop one running call; the turn goes on with a cancelled result."""
+
+    opId: OpId
+    sessionId: Id
+    itemId: Id
 
 
 class GetTurn(TypedDict):
@@ -152,6 +214,8 @@ class CancelTurn(TypedDict):
     opId: OpId
     sessionId: Id
     turnId: Id
+    queue: NotRequired[Literal["hold", "keep", "clear"]]
+    """What becomes of waiting prompts: held (when absent), run next, or removed."""
     reason: NotRequired[Annotated[str, Bounds(0, 200)]]
 
 
@@ -162,6 +226,8 @@ class CancelReceipt(TypedDict):
     """Process ids of running commands."""
     approvals: list[Id]
     """Questions that are withdrawn."""
+    steers: list[Id]
+    """Steers the model did not get; they go to the head of the queue."""
     queueHeld: bool
     queued: list[Id]
 
@@ -171,21 +237,3 @@ class TurnCancelling(TypedDict):
 
     state: Literal["cancelling", "ended"]
     receipt: CancelReceipt
-
-
-class QueueEntry(TypedDict):
-    """A prompt that waits for its turn."""
-
-    queueId: Id
-    rev: int
-    preview: str
-    submitter: Id
-    at: Millis
-
-
-class QueueState(TypedDict):
-    """The queue of a session."""
-
-    rev: int
-    held: bool
-    entries: list[QueueEntry]

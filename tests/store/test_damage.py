@@ -171,7 +171,7 @@ async def test_turn_6_a_file_without_its_head_is_salvaged(
         "first page": (0, 4096),
         "schema": (3000, 1096),
         "zeros": (100, 4096 * 2 - 100),
-        "junk": (64, 1),
+        "junk": (52, 1),
         "name": (main.index(b"tablehistory") + 5, 1),
     }[damage]
     fill = {"zeros": b"\0", "name": b"\x81"}.get(damage, b"\x5a")

@@ -7,7 +7,17 @@ A handler takes the connection and validated params; a mutating one also takes
 from typing import TYPE_CHECKING, Any
 
 from scv.errors import ConfigError, NotFound, StoreError, UnknownMethod
-from scv.server.handlers import approval, blob, reading, schema, session, turn
+from scv.server.handlers import (
+    approval,
+    attention,
+    blob,
+    branch,
+    queue,
+    reading,
+    schema,
+    session,
+    turn,
+)
 from scv.wire.errors import refuse
 from scv.wire.methods import METHODS
 from scv.wire.validate import check_params
@@ -25,8 +35,31 @@ HANDLERS: dict[str, Any] = {
     "scv/session/history": reading.history,
     "scv/session/update": session.update,
     "scv/session/close": session.close,
+    "scv/session/fork": branch.fork,
+    "scv/session/rewind": branch.rewind,
+    "scv/session/compact": session.compact,
+    "scv/session/search": attention.search,
+    "scv/session/delete": branch.delete,
+    "scv/session/export": branch.export,
+    "scv/session/import": branch.import_,
+    "scv/attention/list": attention.list_attention,
+    "scv/attention/seen": attention.mark_seen,
+    "scv/usage/get": attention.usage,
     "scv/turn/start": turn.start,
     "scv/turn/cancel": turn.cancel,
+    "scv/turn/steer": turn.steer,
+    "scv/turn/steer/retract": turn.retract,
+    "scv/turn/retry": turn.retry,
+    "scv/tool/cancel": turn.cancel_tool,
+    "scv/queue/list": queue.list_queue,
+    "scv/queue/add": queue.add,
+    "scv/queue/update": queue.update,
+    "scv/queue/move": queue.move,
+    "scv/queue/remove": queue.remove,
+    "scv/queue/clear": queue.clear,
+    "scv/queue/hold": queue.hold,
+    "scv/queue/release": queue.release,
+    "scv/queue/promote": queue.promote,
     "scv/turn/get": turn.get,
     "scv/approval/answer": approval.answer,
     "scv/approval/list": approval.list_approvals,

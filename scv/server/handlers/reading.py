@@ -4,8 +4,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from scv.core.excerpt import encoded_bytes
+from scv.core.queue import PromptQueue
 from scv.core.records import HOLE, Json, SessionRecord
-from scv.core.session import Session, session_view, turn_view
+from scv.core.session import Session
+from scv.core.views import session_view, turn_view
 from scv.errors import RequestRefused, StoreError
 from scv.shapes import LARGEST_INTEGER
 from scv.wire.errors import refuse
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from scv.server.server import Server
 
 TAIL_ITEMS = 50
-EMPTY_QUEUE: Json = {"rev": 0, "held": False, "entries": []}
 
 
 async def get(connection: "Connection", params: Json) -> Json:
@@ -34,17 +35,18 @@ async def get(connection: "Connection", params: Json) -> Json:
     ]
     if isinstance(found, Session):
         view, turn = found.view(), found.turn_view()
-        approvals = found.desk.pending()
+        approvals, queue = found.desk.pending(), found.queue
     else:
         newest = await server.store.newest_turn(found.id)
         turn = None if newest is None else turn_view(newest)
         approvals = await stored_approvals(server, found.id)
         view = await stored_view(server, found)
+        queue = PromptQueue(found.id, await server.store.queue(found.id))
         view["lastSeq"] = (await position(server, found))[1]
     return {
         "session": view,
         "turn": turn,
-        "queue": EMPTY_QUEUE,
+        "queue": queue.view(),
         "approvals": approvals,
         "clients": clients,
     }

@@ -1,19 +1,18 @@
 """`scv/session/*`."""
 
-import os
 from typing import TYPE_CHECKING
 
-from scv.core.prompt import shown_path
 from scv.core.records import Json
-from scv.core.session import MakeOp, session_view
+from scv.core.session import MakeOp
+from scv.core.views import session_view
 from scv.core.visible import one_line
 from scv.server.handlers.reading import (
-    EMPTY_QUEUE,
     TAIL_ITEMS,
     attached_items,
     check_replayable,
     stored_view,
 )
+from scv.server.handlers.workspace import directory, real_path
 from scv.server.paging import decode_cursor, encode_cursor
 from scv.server.server import new_session_record
 from scv.wire.errors import refuse
@@ -32,8 +31,8 @@ async def create(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
     store = await server.ready()
     workspace = params["workspace"]
     record = new_session_record(
-        root=_directory(workspace["root"]),
-        folders=tuple(_directory(path) for path in workspace.get("folders", [])),
+        root=directory(workspace["root"]),
+        folders=tuple(directory(path) for path in workspace.get("folders", [])),
         title=one_line(params.get("title", ""), TITLE_CHARACTERS),
         config=params.get("config", {}),
         channel=one_line(params.get("channel", ""), CHANNEL_CHARACTERS) or None,
@@ -52,6 +51,7 @@ async def create(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
         lock.release()
         raise
     server.adopt(record, lock, history=[], environment=environment)
+    server.tell_row(record)
     return result
 
 
@@ -85,27 +85,6 @@ def _environment(params: Json) -> dict[str, str] | None:
     return given
 
 
-def _directory(path: str) -> str:
-    """Resolve a workspace directory.
-
-    Raises:
-        RequestRefused: 4230, it is not an absolute path of a directory.
-    """
-    path = shown_path(path)
-    if not os.path.isabs(path) or "\0" in path:
-        raise refuse("workspace.invalid", "a workspace is named by an absolute path")
-    real = os.path.realpath(path)
-    if not os.path.isdir(real):
-        raise refuse(
-            "workspace.invalid", f"there is no directory {path}; create it first"
-        )
-    return real
-
-
-def _real_path(path: str) -> str:
-    return os.path.realpath(shown_path(path))
-
-
 async def list_sessions(connection: "Connection", params: Json) -> Json:
     """Page through all sessions of the instance, whoever runs them."""
     server = connection.server
@@ -113,7 +92,7 @@ async def list_sessions(connection: "Connection", params: Json) -> Json:
     limit = params.get("limit", TAIL_ITEMS)
     root = params.get("workspace")
     wanted = params.get("state")
-    real_root = _real_path(root) if root else None
+    real_root = real_path(root) if root else None
     before = decode_cursor(params["cursor"]) if "cursor" in params else None
     rows: list[Json] = []
     while True:
@@ -161,7 +140,7 @@ async def attach(connection: "Connection", params: Json) -> Json:
         "epoch": log.epoch,
         "lastSeq": at,
         "pending": {"approvals": session.desk.pending()},
-        "queue": EMPTY_QUEUE,
+        "queue": session.queue.view(),
     }
     if params.get("history", "none") != "none":
         result["items"] = await attached_items(connection.server, session, params)
@@ -186,6 +165,14 @@ async def update(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
         config=params.get("config"),
         if_rev=params.get("ifRev"),
         make_op=make_op,
+    )
+
+
+async def compact(connection: "Connection", params: Json, make_op: MakeOp) -> Json:
+    """Let the model summarise the conversation."""
+    session = await connection.server.live(params["sessionId"])
+    return await session.compact(
+        params.get("instructions", ""), connection.submitter(), make_op
     )
 
 
