@@ -13,8 +13,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 WIRE = ROOT / "scv" / "wire"
 NOUNS = (
-    *("lifecycle", "session", "turn", "item", "event"),
-    *("approval", "blob", "schema", "identifiers"),
+    *("lifecycle", "session", "turn", "queue", "item", "event"),
+    *("approval", "attention", "usage", "blob", "schema", "identifiers"),
 )
 PLAIN = {"str": "string", "int": "integer", "bool": "boolean", "Any": "any"}
 

@@ -73,8 +73,8 @@ class MoveEntry(TypedDict):
     opId: OpId
     sessionId: Id
     queueId: Id
-    before: NotRequired[Id | None]
-    """Entry to stand before; null or absent: at the end."""
+    before: NotRequired[Id]
+    """Entry to stand before; at the end when absent."""
     ifRev: NotRequired[Rev]
 
 
