@@ -18,6 +18,9 @@ WHO = (
     "I am SCV's practice model: a small fixed program, not a language model."
     " I need no key and no network, and I follow commands word for word."
 )
+SUMMARY_REQUEST = "Summarize this conversation for yourself"
+"""How the server asks for what a compaction keeps."""
+SUMMARY_CHARACTERS = 6000
 HELP = """\
 Commands, one a line, or joined by ` then `:
   read PATH                          show a file
@@ -58,6 +61,8 @@ class Unknown:
 
 def answer(conversation: Conversation) -> ModelAnswer:
     """Give the next call of the person's commands, or the report after the last."""
+    if conversation.prompt.startswith(SUMMARY_REQUEST):
+        return _say("\n".join([WHO, *conversation.earlier])[:SUMMARY_CHARACTERS])
     parsed = [
         _parse(line, conversation) for line in split_commands(conversation.prompt)
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from scv.values import frozen
 
+LAST_WORDS = 240
 Json = dict[str, Any]
 
 _FAILED = ("error:", "denied", "interrupted", "not run")
@@ -58,6 +59,8 @@ class Conversation:
     results: tuple[Result, ...]
     tools: frozenset[str]
     model: str
+    earlier: tuple[str, ...] = ()
+    """One line for each message before the prompt: who, and its last words."""
 
 
 def read_conversation(request: Mapping[str, Any]) -> Conversation:
@@ -65,24 +68,38 @@ def read_conversation(request: Mapping[str, Any]) -> Conversation:
     prompt = ""
     calls: dict[str, str] = {}
     results: list[Result] = []
+    lines: list[str] = []
     for item in _dicts(request.get("input")):
         kind = item.get("type")
         if item.get("role") == "user":
             prompt = _text(item.get("content"))
             results.clear()
+            lines.append(_line("user", prompt))
+        elif item.get("role") == "assistant" or kind == "message":
+            lines.append(_line("assistant", _text(item.get("content"))))
         elif kind == "function_call":
             calls[str(item.get("call_id"))] = str(item.get("name"))
         elif kind == "function_call_output":
             name = calls.get(str(item.get("call_id")), "")
             results.append(Result(name, _text(item.get("output"))))
+            outcome = "failed" if results[-1].is_failed else "ok"
+            lines.append(_line(f"tool {name} {outcome}", results[-1].output))
     tools = frozenset(
         str(tool.get("name"))
         for tool in _dicts(request.get("tools"))
         if tool.get("type") == "function"
     )
     return Conversation(
-        prompt, tuple(results), tools, str(request.get("model") or "practice")
+        prompt,
+        tuple(results),
+        tools,
+        str(request.get("model") or "practice"),
+        tuple(lines[:-1]),
     )
+
+
+def _line(who: str, text: str) -> str:
+    return f"{who}: {' '.join(text.split())[-LAST_WORDS:]}"
 
 
 def _dicts(value: Any) -> Iterator[Json]:
