@@ -132,7 +132,7 @@ def shelves(folder: str) -> list[str]:
     """List the folders that blobs are in."""
     try:
         return sorted(os.listdir(f"{folder}/blobs"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

@@ -3,11 +3,14 @@
 It holds a copy of the searched text, in pieces, and two full-text indexes over it
 that know which pieces a group of characters is in (`_words` says which groups).
 They keep no places and no text, hence `detail=none` and `content=''`: a third of
-the size, and the text is looked into anyway.
+the size, and the text is looked into anyway. Rows are found in them by numbers that
+are cheap to keep only when they are close together, so a document has the number of
+its first piece, and nearly every document has just that one.
 
 Source: https://www.sqlite.org/fts5.html, sections 4.3.4, 4.4.3, 4.6 and 6.2.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -19,9 +22,7 @@ from scv.store._places import make_private_file
 
 LAYOUT = 1
 """Of the index; another one's file is not opened but made anew."""
-_BUSY_SECONDS = 10
-_PIECE_BITS = 10
-"""Of a piece's id, for its number in its document; more pieces are left out."""
+_BUSY_SECONDS = 30
 _FEW = 200
 _SCANNED_BYTES = 64 << 20
 """Text read, newest first, for words too short for an index; about 0.3 s."""
@@ -96,27 +97,29 @@ class Index:
         Returns whether it was done; False when it was stopped in the middle.
         """
         found = self._db.execute(
-            "SELECT id, at FROM document WHERE session_id=? AND item_id=?",
+            "SELECT id, last, at FROM document WHERE session_id=? AND item_id=?",
             (session_id, item_id),
         ).fetchone()
-        most = 1 << _PIECE_BITS
-        parts = list(_words.pieces(_words.clean(text)))[:most] if text.strip() else []
+        parts = list(_words.pieces(_words.clean(text))) if text.strip() else []
         if found is not None:
-            if found[1] == at and [t for _, t in self._pieces(found[0])] == parts:
+            first, last, known = found
+            if known == at and self._texts(first, last) == parts:
                 return True
-            if not self._remove(found[0], is_stopped):
+            if not self._remove(first, last, is_stopped):
                 return False
         if not parts:
             return True
-        document = self._db.execute(
-            "INSERT INTO document(session_id, item_id, at) VALUES(?, ?, ?)",
-            (session_id, item_id, at),
-        ).lastrowid
-        assert document is not None
-        for number, part in enumerate(parts):
-            if number and is_stopped():
+        (first,) = self._db.execute(
+            "SELECT coalesce(max(id), 0) + 1 FROM piece"
+        ).fetchone()
+        self._db.execute(
+            "INSERT INTO document VALUES(?, ?, ?, ?, ?)",
+            (first, first + len(parts) - 1, at, session_id, item_id),
+        )
+        for piece, part in enumerate(parts, first):
+            if piece > first and is_stopped():
                 return False
-            self._add_piece(document << _PIECE_BITS | number, part)
+            self._add_piece(piece, part)
         return True
 
     def _add_piece(self, piece: int, text: str) -> None:
@@ -129,9 +132,9 @@ class Index:
                 "INSERT INTO pair(rowid, text) VALUES(?, ?)", (piece, pairs)
             )
 
-    def _remove(self, document: int, is_stopped: Callable[[], bool]) -> bool:
-        for number, (piece, text) in enumerate(self._pieces(document)):
-            if number and is_stopped():
+    def _remove(self, first: int, last: int, is_stopped: Callable[[], bool]) -> bool:
+        for piece, text in enumerate(self._texts(first, last), first):
+            if piece > first and is_stopped():
                 return False
             folded = _words.fold(text)
             self._db.execute(
@@ -145,15 +148,14 @@ class Index:
                     (piece, pairs),
                 )
             self._db.execute("DELETE FROM piece WHERE id=?", (piece,))
-        self._db.execute("DELETE FROM document WHERE id=?", (document,))
+        self._db.execute("DELETE FROM document WHERE id=?", (first,))
         return True
 
-    def _pieces(self, document: int) -> list[tuple[int, str]]:
-        first = document << _PIECE_BITS
-        return self._db.execute(
-            "SELECT id, text FROM piece WHERE id>=? AND id<? ORDER BY id",
-            (first, first + (1 << _PIECE_BITS)),
-        ).fetchall()
+    def _texts(self, first: int, last: int) -> list[str]:
+        rows = self._db.execute(
+            "SELECT text FROM piece WHERE id BETWEEN ? AND ? ORDER BY id", (first, last)
+        )
+        return [row[0] for row in rows]
 
     def items_of(self, session_id: str) -> list[str]:
         """List what the index holds of a session."""
@@ -176,12 +178,12 @@ class Index:
         """Find documents with every word, newest first; only of `sessions`, if any."""
         proposed = self._propose(words)
         budget = _SCANNED_BYTES if proposed is None else None
-        for document, at, session_id, item_id in self._in_order(proposed, before):
-            if proposed is not None and document not in proposed:
+        for first, last, at, session_id, item_id in self._in_order(proposed, before):
+            if proposed is not None and first not in proposed:
                 continue
             if sessions is not None and session_id not in sessions:
                 continue
-            texts = [text for _, text in self._pieces(document)]
+            texts = self._texts(first, last)
             if budget is not None:
                 budget -= sum(map(len, texts))
                 if budget < 0:
@@ -193,6 +195,7 @@ class Index:
     def _propose(self, words: list[str]) -> set[int] | None:
         """Name documents that may have every word; None when no index can tell."""
         found: set[int] | None = None
+        document_of: dict[int, int] | None = None
         for word in words:
             query, table = _words.gram_query(word), "three"
             if query is None:
@@ -202,15 +205,23 @@ class Index:
             rows = self._db.execute(
                 f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (query,)
             )
-            documents = {row[0] >> _PIECE_BITS for row in rows}
+            if document_of is None:
+                document_of = self._documents_of_later_pieces()
+            documents = {document_of.get(row[0], row[0]) for row in rows}
             found = documents if found is None else found & documents
             if not found:
                 return found
         return found
 
+    def _documents_of_later_pieces(self) -> dict[int, int]:
+        rows = self._db.execute("SELECT id, last FROM document WHERE last>id")
+        return {
+            piece: first for first, last in rows for piece in range(first + 1, last + 1)
+        }
+
     def _in_order(
         self, proposed: set[int] | None, before: Before | None
-    ) -> Iterator[tuple[int, int, str, str]]:
+    ) -> Iterator[tuple[int, int, int, str, str]]:
         """Go through documents, newest first: all, or those of a few proposed."""
         conditions, values = [], list[int | str]()
         if proposed is not None and len(proposed) <= _FEW:
@@ -223,7 +234,7 @@ class Index:
             values += [at, session_id, item_id]
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         return self._db.execute(
-            f"SELECT id, at, session_id, item_id FROM document {where}"
+            f"SELECT id, last, at, session_id, item_id FROM document {where}"
             " ORDER BY at DESC, session_id DESC, item_id DESC",
             values,
         )
@@ -233,7 +244,6 @@ def make_index(path: str) -> None:
     """Make an empty index.
 
     Raises:
-        StoreError: This SQLite cannot search.
         OSError, sqlite3.Error: As the system says.
     """
     import sqlite3
@@ -245,10 +255,11 @@ def make_index(path: str) -> None:
         connection.execute("PRAGMA journal_mode=WAL").fetchone()
         connection.execute("BEGIN")
         for statement in (
-            "CREATE TABLE document(id INTEGER PRIMARY KEY, session_id TEXT,"
-            " item_id TEXT, at INTEGER)",
+            "CREATE TABLE document(id INTEGER PRIMARY KEY, last INTEGER, at INTEGER,"
+            " session_id TEXT, item_id TEXT)",
             "CREATE UNIQUE INDEX document_item ON document(session_id, item_id)",
-            "CREATE INDEX document_at ON document(at, session_id, item_id)",
+            "CREATE INDEX document_at ON document(at, session_id, item_id, last)",
+            "CREATE INDEX document_long ON document(id, last) WHERE last > id",
             "CREATE TABLE piece(id INTEGER PRIMARY KEY, text TEXT)",
             "CREATE VIRTUAL TABLE three USING fts5(text, content='', detail=none,"
             " columnsize=0, tokenize='trigram case_sensitive 1')",
@@ -258,6 +269,21 @@ def make_index(path: str) -> None:
         ):
             connection.execute(statement)
         connection.execute("COMMIT")
+    finally:
+        connection.close()
+
+
+@contextlib.contextmanager
+def can_search() -> Iterator[None]:
+    """Turn the error of a SQLite without full-text search into ours.
+
+    Raises:
+        StoreError: Says what to do.
+    """
+    import sqlite3
+
+    try:
+        yield
     except sqlite3.OperationalError as error:
         if "no such module" in str(error) or "no such tokenizer" in str(error):
             raise StoreError(
@@ -265,8 +291,6 @@ def make_index(path: str) -> None:
                 " built without FTS5 or is older than 3.34; use another Python build"
             ) from error
         raise
-    finally:
-        connection.close()
 
 
 def _look(texts: list[str], words: list[str]) -> str | None:

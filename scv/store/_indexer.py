@@ -16,6 +16,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from secrets import token_hex
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,14 +26,14 @@ from scv.errors import NotFound, StoreError
 from scv.store import _notes, _queries
 from scv.store._blobs import read_file
 from scv.store._database import is_damage, reasons
-from scv.store._index import LAYOUT, Before, Index, IndexGone, make_index
 from scv.store._notes import TITLE, WHOLE
 from scv.store._rows import DamagedRow, Values, Write, read_item, read_session
-from scv.store._words import words_of
 from scv.store._writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from scv.store._index import Before, Index
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,8 +41,8 @@ T = TypeVar("T")
 INDEX_PREFIX = "search-"
 _NOTES_AT_ONCE = 500
 _BYTES_AT_ONCE = 1 << 20
-_INDEXED_BYTES = 16 << 20
-"""Longest text that is indexed whole."""
+_INDEXED_BYTES = 4 << 20
+"""Longest text that is indexed whole; it takes some two seconds."""
 _TRIES = 3
 
 
@@ -101,13 +103,15 @@ class Indexer:
             self._with_index(lambda index: self._catch_up(index, session_id))
 
     def search(
-        self, text: str, *, root: str | None, limit: int, before: Before | None
+        self, text: str, *, root: str | None, limit: int, before: "Before | None"
     ) -> list[Hit]:
         """Index what is noted, then search.
 
         Raises:
             StoreError: The disk refuses, or this SQLite cannot search.
         """
+        from scv.store._words import words_of
+
         words = words_of(text)
         if not words or limit < 1:
             return []
@@ -115,7 +119,7 @@ class Indexer:
         if root is not None:
             sessions = self._writer.ask(lambda db: _queries.sessions_at(db, root))
 
-        def look(index: Index) -> list[Hit]:
+        def look(index: "Index") -> list[Hit]:
             self._catch_up(index, None)
             hits = index.search(words, sessions, before)
             return list(self._existing(hits, limit))
@@ -128,8 +132,8 @@ class Indexer:
         """Leave out what is in the tables no more."""
         left = limit
         while left:
-            some = [hit for hit, _ in zip(hits, range(left), strict=False)]
-            there = self._writer.ask(lambda db, some=some: _existing(db, some))  # type: ignore[misc]
+            some = list(islice(hits, left))
+            there = self._writer.ask(partial(_existing, hits=some))
             yield from there
             if len(some) < left:
                 return
@@ -137,15 +141,17 @@ class Indexer:
 
     # --- the index in use ---
 
-    def _with_index(self, use: Callable[[Index], T]) -> T:
+    def _with_index(self, use: "Callable[[Index], T]") -> T:
         """Use the index; when it is damaged, begin again with a new one."""
+        from scv.store._index import LAYOUT, Index, IndexGone, can_search
+
         for left in reversed(range(_TRIES)):
             name = self._writer.ask(_notes.index_name) or self._new_index(None)
             path = f"{self._folder}/{name}"
             try:
                 if not name.startswith(f"{INDEX_PREFIX}{LAYOUT}-"):
                     raise IndexGone(path)
-                with contextlib.closing(Index(path)) as index:
+                with can_search(), contextlib.closing(Index(path)) as index:
                     return use(index)
             except Exception as error:
                 is_lost = isinstance(error, IndexGone) or is_damage(error)
@@ -159,10 +165,12 @@ class Indexer:
 
     def _new_index(self, instead_of: str | None) -> str:
         """Make an empty index and have it used; returns the one that is in use now."""
+        from scv.store._index import LAYOUT, can_search, make_index
+
         name = f"{INDEX_PREFIX}{LAYOUT}-{token_hex(8)}.db"
         path = f"{self._folder}/{name}"
         try:
-            with reasons(path):
+            with reasons(path), can_search():
                 make_index(path)
         except BaseException:
             remove_index(path)
@@ -179,14 +187,14 @@ class Indexer:
 
     # --- indexing ---
 
-    def _catch_up(self, index: Index, session_id: str | None) -> None:
+    def _catch_up(self, index: "Index", session_id: str | None) -> None:
         with self._one_at_a_time:
             while self._look_at_some(index, session_id):
                 if self._is_stopping:
                     raise StoreError(f"{self._folder}: the session store is closed")
         index.shrink()
 
-    def _look_at_some(self, index: Index, session_id: str | None) -> bool:
+    def _look_at_some(self, index: "Index", session_id: str | None) -> bool:
         """Look at some notes in one transaction; False when there are none.
 
         It begins before they are read: of two processes that look at one thing,
@@ -214,14 +222,14 @@ class Indexer:
         self._writer.enqueue((*looked, *spread))
         return bool(notes)
 
-    def _spread(self, index: Index, session_id: str) -> list[Write]:
+    def _spread(self, index: "Index", session_id: str) -> list[Write]:
         """Note each part of a session, those that are only in the index too."""
         known = [_notes.note(session_id, each) for each in index.items_of(session_id)]
         title = _notes.note(session_id, TITLE)
         return [*known, title, _notes.note_items(session_id)]
 
     def _put(
-        self, index: Index, session_id: str, item_id: str, row: Values | None
+        self, index: "Index", session_id: str, item_id: str, row: Values | None
     ) -> bool:
         at, text = 0, ""
         if row is not None:
@@ -231,7 +239,7 @@ class Indexer:
                     at, text = session.created_at, session.title
                 else:
                     item = read_item(row)
-                    at, text = int(item.body.get("createdAt", 0)), self._text(item)
+                    at, text = _created_at(item), self._text(item)
         return index.put(session_id, item_id, at, text, lambda: self._is_stopping)
 
     def _text(self, item: ItemRecord) -> str:
@@ -239,7 +247,7 @@ class Indexer:
             return ""
         if item.kind == "user_message":
             parts = item.body.get("parts", ())
-            texts = (part.get("text") for part in parts)
+            texts = (part.get("text") for part in parts if isinstance(part, dict))
             return "\n".join(text for text in texts if isinstance(text, str))
         blob_id = item.body.get("blobId")
         if blob_id is not None:
@@ -260,6 +268,11 @@ def remove_index(path: str) -> None:
     for end in ("", "-wal", "-shm", "-journal"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + end)
+
+
+def _created_at(item: ItemRecord) -> int:
+    at = item.body.get("createdAt")
+    return at if isinstance(at, int) and 0 <= at < 1 << 62 else 0
 
 
 def _existing(db: "sqlite3.Connection", hits: list[Hit]) -> list[Hit]:

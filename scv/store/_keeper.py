@@ -37,9 +37,12 @@ class Keeper:
     """Keeps one folder's database open and writes to it."""
 
     def __init__(
-        self, folder: str, notices: list[str], upkeep: Callable[[Database], None]
+        self,
+        folder: str,
+        notices: list[str],
+        upkeep: Callable[[Database, Callable[[], bool]], bool],
     ) -> None:
-        """`upkeep` runs in quiet moments, soon and now and then."""
+        """`upkeep` runs in quiet moments, and again soon when it was not done."""
         self._folder, self._notices, self._upkeep = folder, notices, upkeep
         self._database: Database | None = None
         self._kept: tuple[Write, ...] = ()
@@ -218,10 +221,10 @@ class Keeper:
         try:
             if self._log_bytes > _LOG_BYTES:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            self._upkeep(database)
+            is_done = self._upkeep(database, is_wanted)
             if not (database.is_checked or database.check()):
                 self._mend()
-            self._needs_upkeep, self._log_bytes = False, 0
+            self._needs_upkeep, self._log_bytes = not is_done, 0
         except Exception as error:
             if is_damage(error):
                 self._mend()

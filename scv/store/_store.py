@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -373,11 +374,11 @@ class SqliteStore:
             make_private_folder(folder)
             return SessionFileLock(folder, session_id)
 
-    def _keep_up(self, database: Database) -> None:
-        """Use a quiet moment of the database thread."""
-        keep_up(database)
+    def _keep_up(self, database: Database, is_wanted: Callable[[], bool]) -> bool:
+        """Use a quiet moment of the database thread; returns whether all is done."""
         if _notes.waits(database.connection):
             self._indexer.start()
+        return keep_up(database, is_wanted)
 
 
 def open_store(state_dir: str) -> SqliteStore:

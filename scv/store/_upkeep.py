@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from scv.core.ids import now_ms
@@ -24,10 +25,10 @@ _NAMED_WITHIN_SECONDS = 3600
 _SWEPT = "SELECT value FROM meta WHERE key='swept'"
 
 
-def keep_up(database: Database) -> None:
+def keep_up(database: Database, is_wanted: Callable[[], bool]) -> bool:
     """Forget old operations, give space back, remove files that nothing names.
 
-    Each step may be interrupted, and is made good for the next time.
+    Stops early once the thread `is_wanted` elsewhere; returns whether all is done.
     """
     connection = database.connection
     oldest = now_ms() - OP_MEMORY_SECONDS * 1000
@@ -36,7 +37,8 @@ def keep_up(database: Database) -> None:
     swept = connection.execute(_SWEPT).fetchone()
     if swept is None or not 0 <= now_ms() - swept[0] < _SWEEP_SECONDS * 1000:
         with contextlib.suppress(BlockingIOError):  # somebody writes blobs: not now
-            _sweep(database.folder, connection)
+            return _sweep(database.folder, connection, is_wanted)
+    return True
 
 
 def _give_back(connection: "sqlite3.Connection") -> None:
@@ -53,7 +55,9 @@ def _give_back(connection: "sqlite3.Connection") -> None:
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
-def _sweep(folder: str, connection: "sqlite3.Connection") -> None:
+def _sweep(
+    folder: str, connection: "sqlite3.Connection", is_wanted: Callable[[], bool]
+) -> bool:
     """Remove what a crash left: blob files and indexes that nothing names.
 
     Blobs of no session, such as exports that were fetched, go after a day.
@@ -67,6 +71,8 @@ def _sweep(folder: str, connection: "sqlite3.Connection") -> None:
         ]
         connection.executemany("DELETE FROM blob WHERE id=? AND session_id=''", old)
     for shelf in _blobs.shelves(folder):
+        if is_wanted():
+            return False
         with _blobs.alone_at_once(folder):
             files, rest = _blobs.files_on(folder, shelf)
             _blobs.remove_files(folder, _queries.unused_files(connection, files))
@@ -81,3 +87,4 @@ def _sweep(folder: str, connection: "sqlite3.Connection") -> None:
                 if os.stat(path).st_mtime < time.time() - _NAMED_WITHIN_SECONDS:
                     os.unlink(path)
     connection.execute("INSERT OR REPLACE INTO meta VALUES('swept', ?)", (began,))
+    return True

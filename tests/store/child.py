@@ -63,6 +63,24 @@ def start_sleeper() -> int:
     return subprocess.Popen(command, close_fds=False, stdout=subprocess.DEVNULL).pid
 
 
+async def delete(store: SqliteStore, session: str, count: int) -> None:
+    """Delete a session and say so."""
+    await store.delete_session(session, sample.audit(sample.NOW, session))
+    say("deleted")
+
+
+async def search(store: SqliteStore, session: str, count: int) -> None:
+    """Search until all messages of a session are found; they never get fewer."""
+    found = 0
+    while found < count:
+        hits = await store.search("fixLoginPage", limit=count + 1)
+        numbers = [hit.at for hit in hits if hit.session_id == session]
+        assert numbers == sorted(numbers, reverse=True)
+        assert len(numbers) >= found, (len(numbers), found)
+        found = len(numbers)
+    say(f"found {found}")
+
+
 async def father(store: SqliteStore, session: str, count: int) -> None:
     """Take a session and start a process that inherits all it can; name its pid."""
     store.lock_session(session)
@@ -70,7 +88,10 @@ async def father(store: SqliteStore, session: str, count: int) -> None:
     await anyio.sleep_forever()
 
 
-ACTIONS = {each.__name__: each for each in (steps, carried, group, hold, father)}
+ACTIONS = {
+    each.__name__: each
+    for each in (steps, carried, group, hold, delete, search, father)
+}
 
 
 async def main(folder: str, action: str, session: str, count: str = "0") -> None:

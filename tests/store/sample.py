@@ -11,11 +11,13 @@ from scv.core.history import (
 )
 from scv.core.records import (
     ApprovalRecord,
+    AuditRecord,
     Change,
     EventRecord,
     HistoryRecord,
     ItemRecord,
     OpRecord,
+    QueueRecord,
     SessionRecord,
     TurnRecord,
 )
@@ -70,6 +72,25 @@ def item(name: str, session_id: str, seq: int, status: str = "completed") -> Ite
     return ItemRecord(name, session_id, "t_1", seq, "assistant_message", body)
 
 
+def prompt(
+    name: str, session_id: str, seq: int, text: str, at: int = NOW
+) -> ItemRecord:
+    """Make a prompt of one text and a file's name."""
+    parts = [{"type": "text", "text": text}, {"type": "file", "uri": "file:///a.py"}]
+    body = {"id": name, "kind": "user_message", "status": "completed", "parts": parts}
+    body["createdAt"] = at
+    return ItemRecord(name, session_id, "t_1", seq, "user_message", body)
+
+
+def answer(
+    name: str, session_id: str, seq: int, text: str, at: int = NOW
+) -> ItemRecord:
+    """Make a complete answer."""
+    record = item(name, session_id, seq)
+    record.body.update(text=text, createdAt=at)
+    return record
+
+
 def event(session_id: str, first: int, **fields: object) -> EventRecord:
     """Make one event."""
     values: dict[str, object] = {
@@ -99,6 +120,19 @@ def approval(name: str, session_id: str, **fields: object) -> ApprovalRecord:
         "body": {"approvalId": name, "title": ODD},
     }
     return ApprovalRecord(name, session_id, **{**values, **fields})  # type: ignore[arg-type]
+
+
+def queue(session_id: str) -> QueueRecord:
+    """Make a queue of two waiting prompts."""
+    entries = ({"id": "q_1", "text": ODD}, {"id": "q_2", "text": "later"})
+    return QueueRecord(session_id, 3, True, entries)
+
+
+def audit(
+    at: int, session_id: str | None, action: str = "approval.allowed"
+) -> AuditRecord:
+    """Make a row of the audit."""
+    return AuditRecord(at, action, session_id, "c_1", f"editor {ODD}", 4711, {"n": 1})
 
 
 def operation(client_id: str, op_id: str, at: int) -> OpRecord:

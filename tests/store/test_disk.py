@@ -61,9 +61,11 @@ async def test_sec_5_all_files_are_private_whatever_the_umask(tmp_path: Path) ->
         blob = await store.put_blob(b"secret", "text/plain", "s_1")
         lock = store.lock_session("s_1")
         await store.commit((sample.session("s_2"),))
+        await store.search("about")
 
         names = {path.name for path in state.iterdir()}
         assert names >= {"sessions.db", "sessions.db-wal", "sessions.db-shm"}
+        assert any(name.startswith("search-") for name in names)
         assert modes(tmp_path / "home") == {("folder", 0o700), ("file", 0o600)}
         assert (await store.read_blob(blob, offset=0, limit=9))[0] == b"secret"
         lock.release()

@@ -40,6 +40,10 @@ async def test_a_store_of_every_version_opens_whole(
         (blob_id,) = (item.body["blobId"] for item in items if "blobId" in item.body)
         data, size, mime_type = await store.read_blob(blob_id, offset=0, limit=100)
         approval = await store.approval("a_1")
+        hits = await store.search("漢字 quoted")
+        in_blob = await store.search("long output")
+        titles = await store.search("about")
+        audit = await store.audit()
 
     assert loaded is not None
     assert loaded.session.title == "about s_1"
@@ -53,9 +57,22 @@ async def test_a_store_of_every_version_opens_whole(
     assert (data, size, mime_type) == (b"a long output\n", 14, "text/plain")
     assert approval is not None
     assert approval.state == "resolved"
+    assert [hit.item_id for hit in hits] == ["i_1"]
+    assert [hit.item_id for hit in in_blob] == ["i_2"]
+    assert [(hit.session_id, hit.item_id) for hit in titles] == [
+        ("s_2", ""),
+        ("s_1", ""),
+    ]
+    if number >= 2:
+        assert loaded.queue == sample.queue("s_1")
+        assert audit == [sample.audit(sample.NOW, "s_1")]
+    else:
+        assert (loaded.queue, audit) == (None, [])
     assert store.notices == []
     with raw(tmp_path / "state") as connection:
         assert version(connection) == len(MIGRATIONS)
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 @pytest.mark.anyio
