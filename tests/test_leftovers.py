@@ -14,9 +14,14 @@ from tests.conftest import processes_of
 ROOT = Path(__file__).parent.parent
 
 STARTS_A_SLEEPER = """
-import os, subprocess
+import os, subprocess, time
+from pathlib import Path
+from tests.conftest import processes_of
 def test_it(no_leftovers):
     subprocess.run(["sh", "-c", "{command}"], env={{**os.environ, "FROM": "test"}})
+    home, end = Path(os.environ["SCV_HOME"]), time.monotonic() + 20
+    while not processes_of(home) and time.monotonic() < end:
+        pass  # between fork and exec a process shows no environment
 """
 
 

@@ -19,7 +19,7 @@ def send(message):
 
 async def prompt(params):
     url = urlsplit(params["url"])
-    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port, limit=2**24)
     body = json.dumps(
         {
             "model": "m",

@@ -87,6 +87,17 @@ async def stream(words, results, writer):
             await asyncio.sleep(0.002)
 
 
+class Chunks:
+    """A writer of an answer in HTTP chunks, which lets the connection go on."""
+
+    def __init__(self, writer):
+        self._writer = writer
+        self.drain = writer.drain
+
+    def write(self, data):
+        self._writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+
 class Sizes:
     first_body = 0
 
@@ -107,12 +118,17 @@ async def serve(reader, writer):
                 )
                 break
             Sizes.first_body = Sizes.first_body or len(body)
+            is_last = b"connection: close" in head.lower()
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-                b"Connection: close\r\n\r\n"
+                + (b"Connection: close" if is_last else b"Transfer-Encoding: chunked")
+                + b"\r\n\r\n"
             )
-            await stream(*last_prompt(json.loads(body)["input"]), writer)
-            break
+            words, results = last_prompt(json.loads(body)["input"])
+            await stream(words, results, writer if is_last else Chunks(writer))
+            if is_last:
+                break
+            writer.write(b"0\r\n\r\n")
     except (ConnectionError, asyncio.IncompleteReadError):
         pass
     finally:
