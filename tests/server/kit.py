@@ -105,6 +105,9 @@ async def HOLD(question: Question) -> Any:
 
 # --- the client ---
 
+BOARD = ("scv/sessions/changed", "scv/attention/changed")
+"""Notifications that every front end gets, whatever it follows."""
+
 
 class Scv:
     """One front end connected to a server."""
@@ -115,6 +118,7 @@ class Scv:
         self.root: Path | None = None
         self.questions: list[Question] = []
         self.notifications: list[tuple[str, Json]] = []
+        self.board: list[tuple[str, Json]] = []
         self.followers: dict[str, Follower] = {}
         self.problems: list[BaseException] = []
         self.handshake: Json = {}
@@ -149,6 +153,8 @@ class Scv:
                 if follower is None:
                     follower = self.followers[session_id] = Follower(session_id)
                 follower.take(params)
+            elif method in BOARD:
+                self.board.append((method, params))
             else:
                 self.notifications.append((method, params))
         except BaseException as problem:

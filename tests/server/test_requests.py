@@ -20,6 +20,8 @@ ABSENT = "s_absent"
 def valid_params(session: Session, method: str) -> Json:
     """Return params of the right shape, every optional field included."""
     by_session = {"sessionId": session.id}
+    prompt = {"input": [{"type": "text", "text": "hi"}]}
+    entry = {**by_session, "queueId": "q_1"}
     decision = {"digest": "d", "optionId": "deny", "feedback": "no"}
     cases: dict[str, Json] = {
         "scv/session/create": {
@@ -63,6 +65,29 @@ def valid_params(session: Session, method: str) -> Json:
         "scv/turn/start": {**by_session, "input": [{"type": "text", "text": "hi"}]},
         "scv/turn/cancel": {**by_session, "turnId": "t_1", "reason": "r"},
         "scv/turn/get": {**by_session, "turnId": "t_1"},
+        "scv/turn/steer": {**by_session, "turnId": "t_1", **prompt},
+        "scv/turn/steer/retract": {**by_session, "itemId": "i_1"},
+        "scv/turn/retry": {**by_session, "turnId": "t_1"},
+        "scv/tool/cancel": {**by_session, "itemId": "i_1"},
+        "scv/queue/list": by_session,
+        "scv/queue/add": {**by_session, **prompt, "ifRev": 9},
+        "scv/queue/update": {**entry, "entryRev": 1, **prompt},
+        "scv/queue/move": {**entry, "before": "q_2", "ifRev": 9},
+        "scv/queue/remove": {**entry, "ifRev": 9},
+        "scv/queue/clear": {**by_session, "ifRev": 9},
+        "scv/queue/hold": by_session,
+        "scv/queue/release": by_session,
+        "scv/queue/promote": {**entry, "as": "next"},
+        "scv/session/fork": {**by_session, "atItem": "i_1", "title": "t"},
+        "scv/session/rewind": {**by_session, "toItem": "i_1", "dryRun": True},
+        "scv/session/compact": {**by_session, "instructions": "short"},
+        "scv/session/search": {"text": "word", "limit": 2},
+        "scv/session/delete": {**by_session, "force": False},
+        "scv/session/export": by_session,
+        "scv/session/import": {"blobId": "b_1"},
+        "scv/attention/list": {},
+        "scv/attention/seen": {**by_session, "upTo": 1},
+        "scv/usage/get": {"since": 1},
         "scv/approval/answer": {"approvalId": "a_1", **decision},
         "scv/approval/list": by_session,
         "scv/blob/put": {**by_session, "data": "aGk=", "mimeType": "text/plain"},
@@ -133,6 +158,8 @@ async def test_rpc_12_params_of_the_wrong_shape(place: Place, method: str) -> No
         else:
             again = await outcome(scv, method, extra)
             assert type(again) is type(plain), (plain, again)
+        if method == "scv/session/delete":
+            scv.followers.clear()
 
 
 async def outcome(scv: Scv, method: str, params: Json) -> Json | int:
@@ -143,12 +170,16 @@ async def outcome(scv: Scv, method: str, params: Json) -> Json | int:
     return result
 
 
+IDEMPOTENT = ("scv/session/detach", "scv/session/delete")
+"""Methods to which it is no error that the session is not there."""
+
+
 async def test_unknown_objects_are_named(place: Place) -> None:
     async with place.server() as scv:
         session = await scv.create()
         for method in SERVED:
             valid = valid_params(session, method)
-            if "sessionId" not in valid or method == "scv/session/detach":
+            if "sessionId" not in valid or method in IDEMPOTENT:
                 continue
             valid["sessionId"] = ABSENT
             valid.pop("config", None)
