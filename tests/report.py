@@ -1,7 +1,8 @@
 """One line for each suite as it ends, the skipped tests with reasons, the totals.
 
 A pytest plugin for `scripts/test`. A suite is a folder or a file under tests/; its
-time is the sum over its tests, which run beside those of other suites.
+time is the sum over its tests, which run beside those of other suites. What a test
+records as `figures` (`record_property`) stands below its suite.
 """
 
 from collections import Counter
@@ -18,6 +19,7 @@ class Suite:
 
     waiting: set[str] = field(default_factory=set)
     outcomes: Counter[str] = field(default_factory=Counter)
+    figures: list[str] = field(default_factory=list)
     seconds: float = 0.0
     is_told: bool = False
 
@@ -28,7 +30,8 @@ class Suite:
             counts.append(f"{self.outcomes['skipped']} skipped")
         if self.waiting:
             counts.append(f"{len(self.waiting)} not run")
-        return f"{name}: {', '.join(counts)}, {self.seconds:.1f} s"
+        told = "".join(f"\n  {each}" for each in self.figures)
+        return f"{name}: {', '.join(counts)}, {self.seconds:.1f} s{told}"
 
 
 def suite_name(nodeid: str) -> str:
@@ -77,6 +80,9 @@ class SuiteReport:
             self.note_skip(name, report.longrepr)
         elif report.when == "call":
             suite.outcomes["passed"] += 1
+            suite.figures += [
+                str(value) for key, value in report.user_properties if key == "figures"
+            ]
         if report.when not in ("setup", "call"):  # torn down, or its worker died
             suite.waiting.discard(report.nodeid)
             if not suite.waiting:

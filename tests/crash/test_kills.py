@@ -37,7 +37,9 @@ async def crash_often(home: Home) -> None:
 
 @pytest.mark.timeout(480)
 async def test_kill_9_loses_no_accepted_input_and_runs_nothing_twice(
-    make_place: Callable[[str], Place], seed: int
+    make_place: Callable[[str], Place],
+    seed: int,
+    record_property: Callable[[str, object], None],
 ) -> None:
     began = monotonic()
     homes = []
@@ -54,11 +56,15 @@ async def test_kill_9_loses_no_accepted_input_and_runs_nothing_twice(
     deaths = sum((home.deaths for home in homes), Counter[str]())
     if not HAS_STRACE:
         print("no kills at syncs: needs strace (Debian package strace)")
-    print(f"{deaths.total()} kills in {monotonic() - began:.0f} s, by state:")
-    for state, number in sorted(deaths.items()):
-        print(f"  {number:3} {state}")
+    states = ", ".join(f"{number} {state}" for state, number in sorted(deaths.items()))
     resets = sum(home.resets for home in homes)
-    print(f"{resets} sessions had lost numbers and were attached anew")
+    took = monotonic() - began
+    for line in (
+        f"{deaths.total()} kills in {took:.0f} s (seed {seed}): {states}",
+        f"{resets} sessions had lost numbers and were attached anew",
+    ):
+        print(line)
+        record_property("figures", line)
     assert deaths.total() >= 50
 
 
