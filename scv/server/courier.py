@@ -140,6 +140,7 @@ class Courier:
             ProtocolError: The answer is not usable, or comes too late.
             StoreError: The outcome could not be kept; the question stays open.
         """
+        from scv.server.audit import audit
         from scv.wire.approval import Decision
         from scv.wire.validate import check
 
@@ -155,4 +156,15 @@ class Courier:
                 option_id=decision["optionId"],
                 feedback=decision.get("feedback", ""),
                 by=connection.author(),
+                extra=(
+                    audit(
+                        connection,
+                        "approval/answer",
+                        session_id,
+                        {
+                            "approvalId": approval["approvalId"],
+                            "optionId": decision["optionId"],
+                        },
+                    ),
+                ),
             )

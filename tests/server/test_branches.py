@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from scv.store import open_store
 from tests.server.kit import ALLOW, HOLD, Json, Place, Session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_leftovers")]
@@ -163,3 +164,32 @@ async def test_attention_names_what_waits_and_what_ended_unseen(place: Place) ->
         assert (await scv.call("attention/list"))["entries"] == []
         report = await scv.call("usage/get")
         assert report["sessions"][0]["turns"] == 1
+
+
+async def test_the_audit_says_who_answered_configured_and_cancelled(
+    place: Place,
+) -> None:
+    async with place.server(ALLOW) as scv:
+        session = await scv.create()
+        place.model.call("bash", {"command": "true"})
+        place.model.call("bash", {"command": "sleep 600"})
+        turn = await session.start("secret words")
+        await scv.until(lambda: len(scv.questions) == 2)
+        await scv.until(
+            lambda: session.items("tool_call")[-1]["status"] == "in_progress"
+        )
+        await session.cancel(turn)
+        await session.end(turn)
+        await scv.call(
+            "session/update", sessionId=session.id, config={"approval": "never"}
+        )
+
+    async with open_store(str(place.home / "state")) as store:
+        rows = await store.audit(session_id=session.id)
+    acts = [row.action for row in reversed(rows)]
+    assert acts == [
+        *("approval/answer", "approval/answer", "turn/cancel", "session/update")
+    ]
+    assert rows[0].detail == {"config": ["approval"], "approval": "never"}
+    assert all(row.client_id and row.client_name for row in rows)
+    assert "secret" not in str(rows)

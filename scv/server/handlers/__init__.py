@@ -6,7 +6,9 @@ A handler takes the connection and validated params; a mutating one also takes
 
 from typing import TYPE_CHECKING, Any
 
+from scv.core.session import MakeOp
 from scv.errors import ConfigError, NotFound, StoreError, UnknownMethod
+from scv.server.audit import AUDITED, of_request
 from scv.server.handlers import (
     approval,
     attention,
@@ -88,12 +90,19 @@ async def serve(connection: "Connection", method: str, params: Any) -> Any:
         if connection.server.is_stopping:
             raise refuse("draining", "this server is stopping and takes no new work")
         store = await connection.server.ready()
+
+        async def act(make_op: MakeOp) -> Any:
+            result = await handler(connection, checked, make_op)
+            if method in AUDITED:
+                store.enqueue((of_request(connection, method, checked),))
+            return result
+
         result = await connection.server.operations.run(
             store,
             connection.client_id,
             method,
             checked,
-            lambda make_op: handler(connection, checked, make_op),
+            act,
         )
         if method in AFTERWARDS:
             await AFTERWARDS[method](connection, checked, result)

@@ -9,7 +9,6 @@ from scv.core.branch import Cut, all_items, find_cut
 from scv.core.history import decode_entry, encode_entry
 from scv.core.ids import new_id, now_ms
 from scv.core.records import (
-    AuditRecord,
     Change,
     HistoryRecord,
     ItemRecord,
@@ -22,6 +21,7 @@ from scv.core.session import MakeOp, Session
 from scv.core.views import session_view
 from scv.core.visible import one_line
 from scv.errors import InvalidParams
+from scv.server.audit import audit
 from scv.server.handlers.workspace import directory
 from scv.wire.errors import refuse
 from scv.wire.limits import BLOB_CHUNK_BYTES, EVENT_NUMBER_BLOCK
@@ -86,15 +86,7 @@ async def delete(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
     server = connection.server
     session_id = params["sessionId"]
     store = await server.ready()
-    audit = AuditRecord(
-        now_ms(),
-        "session.deleted",
-        session_id,
-        connection.client_id,
-        connection.client_name,
-        connection.peer_pid,
-        {},
-    )
+    deleted = audit(connection, "session/delete", session_id, {})
     if await store.load(session_id) is None:
         await store.commit((make_op({}),))
         return {}
@@ -112,7 +104,7 @@ async def delete(connection: "Connection", params: Json, make_op: MakeOp) -> Jso
     await server.give_up(session)
     lock = store.lock_session(session_id)
     try:
-        await store.delete_session(session_id, make_op({}), audit)
+        await store.delete_session(session_id, make_op({}), deleted)
     finally:
         lock.release()
     server.tell_removed(session_id)
