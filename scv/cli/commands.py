@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scv.cli.arguments import GlobalOptions, UsageError
 
@@ -31,7 +31,7 @@ def run_command(options: GlobalOptions, arguments: Sequence[str]) -> int:
 def _build(options: GlobalOptions) -> "Typer":
     from typer import Argument, Option, Typer
 
-    as_json = Option("--json", help="Print JSON for programs.")
+    as_json = _json_option()
 
     app = Typer(
         add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
@@ -39,6 +39,8 @@ def _build(options: GlobalOptions) -> "Typer":
     sessions = Typer(help="What was said and done.", rich_markup_mode=None)
     config = Typer(help="The configuration.", rich_markup_mode=None)
     app.add_typer(sessions, name="sessions")
+    approvals = Typer(help="Questions that wait.", rich_markup_mode=None)
+    app.add_typer(approvals, name="approvals")
     app.add_typer(config, name="config")
 
     @sessions.command("list")
@@ -69,6 +71,9 @@ def _build(options: GlobalOptions) -> "Typer":
         from scv.cli.sessions import show_transcript
 
         return show_transcript(options, session, as_json=json)
+
+    _add_keeping(sessions, options)
+    _add_approvals(approvals, options)
 
     @config.command("show")
     def show_config() -> int:
@@ -119,3 +124,99 @@ def _build(options: GlobalOptions) -> "Typer":
         return run(options, purge=purge, confirmed=yes)
 
     return app
+
+
+def _json_option() -> Any:
+    from typer import Option
+
+    return Option("--json", help="Print JSON for programs.")
+
+
+def _add_keeping(sessions: "Typer", options: GlobalOptions) -> None:
+    """Add the commands that find, copy, move and remove sessions."""
+    from typer import Argument, Option
+
+    known = Argument(metavar="ID", help="Id of a session, or its beginning.")
+
+    @sessions.command("search")
+    def search_sessions(
+        text: Annotated[str, Argument(metavar="TEXT", help="At least one character.")],
+        limit: Annotated[int, Option(min=1, max=200, help="Most to show.")] = 30,
+        json: Annotated[bool, _json_option()] = False,
+    ) -> int:
+        """Find text in prompts, answers and titles, the newest first."""
+        from scv.cli.keeping import search
+
+        return search(options, text, limit=limit, as_json=json)
+
+    @sessions.command("fork")
+    def fork_session(
+        session: Annotated[str, known],
+        at: Annotated[
+            str | None, Option(metavar="ITEM", help="Newest item to take along.")
+        ] = None,
+        title: Annotated[str | None, Option(help="Title of the copy.")] = None,
+    ) -> int:
+        """Copy a session and print the id of the copy; files are not changed."""
+        from scv.cli.keeping import fork
+
+        return fork(options, session, at_item=at, title=title)
+
+    @sessions.command("delete")
+    def delete_session(
+        session: Annotated[str, known],
+        force: Annotated[
+            bool, Option("--force", help="Also while a turn runs: cancel it.")
+        ] = False,
+        yes: Annotated[
+            bool, Option("--yes", help="Do not ask; the id must be whole.")
+        ] = False,
+    ) -> int:
+        """Remove a session for good; files of the project stay."""
+        from scv.cli.keeping import delete
+
+        return delete(options, session, force=force, confirmed=yes)
+
+    @sessions.command("export")
+    def export_session(
+        session: Annotated[str, known],
+        file: Annotated[str, Argument(metavar="FILE", help="A new file.")],
+    ) -> int:
+        """Write a session into a new file that only you can read."""
+        from scv.cli.keeping import export
+
+        return export(options, session, file)
+
+    @sessions.command("import")
+    def import_session(
+        file: Annotated[str, Argument(metavar="FILE", help="An exported session.")],
+    ) -> int:
+        """Make a session of an exported file and print its id."""
+        from scv.cli.keeping import import_file
+
+        return import_file(options, file)
+
+
+def _add_approvals(approvals: "Typer", options: GlobalOptions) -> None:
+    """Add the commands that see and answer questions of the running server."""
+    from typer import Argument, Option
+
+    @approvals.command("list")
+    def list_approvals(json: Annotated[bool, _json_option()] = False) -> int:
+        """Show every question that waits, with the whole of what would run."""
+        from scv.cli.approvals import show_list
+
+        return show_list(options, as_json=json)
+
+    @approvals.command("answer")
+    def answer_approval(
+        approval: Annotated[
+            str, Argument(metavar="ID", help="Whole id of a question.")
+        ],
+        decision: Annotated[str, Argument(metavar="allow|deny")],
+        feedback: Annotated[str, Option(help="Why; the model reads it.")] = "",
+    ) -> int:
+        """Show a question and decide it."""
+        from scv.cli.approvals import answer
+
+        return answer(options, approval, decision, feedback=feedback)

@@ -72,6 +72,10 @@ def _help(command: str | None, rest: list[str]) -> int:
             sys.stdout.write(texts.RUN)
         case "attach":
             sys.stdout.write(texts.ATTACH)
+        case "sessions" if len(rest) == 1:
+            sys.stdout.write(texts.SESSIONS)
+        case "approvals" if len(rest) == 1:
+            sys.stdout.write(texts.APPROVALS)
         case _:
             from scv.cli.commands import run_command
 

@@ -30,3 +30,28 @@ def with_client(
 
     log_to_file(home_of(options))
     return anyio.run(run)
+
+
+def with_running(
+    options: GlobalOptions, use: "Callable[[Client], Awaitable[int]]"
+) -> int:
+    """Let `use` talk to the home's running server; returns what it does.
+
+    Raises:
+        ScvError: None runs.
+    """
+    import anyio
+
+    from scv.cli.options import home_of
+    from scv.cli.reach import require_running
+    from scv.cli.report import log_to_file
+
+    async def run() -> int:
+        from scv.client import connect, stream_over
+
+        stream = stream_over(require_running(options))
+        async with connect(stream, name="scv") as client:
+            return await use(client)
+
+    log_to_file(home_of(options))
+    return anyio.run(run)

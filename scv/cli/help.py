@@ -22,6 +22,8 @@ In this terminal
 Commands
   exec "PROMPT"                      one prompt, no questions: for scripts and pipes
   sessions list | show [ID]          what was said and done
+  sessions search TEXT               find it again; also fork, delete, export, import
+  approvals list | answer            questions that wait in the running server
   config show | path                 every setting, with where it comes from
   run                                serve this home's socket, for many front ends
   attach --stdio                     join an editor to that server, also through ssh
@@ -99,5 +101,44 @@ Usage: scv server --stdio
 Serve one editor on standard input and output: JSON-RPC in frames as in the Language
 Server Protocol. Editors start this by themselves. Ends with its input.
 
+Options of every command: scv --help
+"""
+
+SESSIONS = """\
+Usage: scv sessions COMMAND [OPTIONS]
+
+What was said and done. An ID may be the beginning of one.
+
+  list [--here] [--limit N]       the most recently used first
+  show [ID]                       a transcript; the newest of this directory without ID
+  search TEXT [--limit N]         in prompts, answers and titles; 1 without a hit
+  fork ID [--at ITEM] [--title T] copy it, up to an item; prints the id of the copy
+  delete ID [--force] [--yes]     remove it for good, after asking in a terminal;
+                                  --force: also while a turn runs, which is cancelled
+                                  --yes: do not ask; ID must then be whole
+  export ID FILE                  write it into a new file that only you can read
+  import FILE                     make a session of such a file; prints its id
+
+list, show and search take --json. fork and delete never change files of the project.
+show reads a session while another process works in it; fork, delete and export cannot.
+
+Example: scv sessions search "flaky test"
+Options of every command: scv --help
+"""
+
+APPROVALS = """\
+Usage: scv approvals list [--json]
+       scv approvals answer ID allow|deny [--feedback TEXT]
+
+Questions that wait in the running server (scv run), from any of its front ends.
+
+list shows each with its risk and the whole of what would run. answer shows it again
+and decides exactly that; what changed since is asked anew, under another ID.
+--feedback TEXT tells the model why.
+
+Exit status: 0 when your answer decided, 1 when not: somebody else was first (it says
+who and when), or no server runs.
+
+Example: scv approvals answer ID deny --feedback "use the test database"
 Options of every command: scv --help
 """

@@ -27,7 +27,7 @@ def show_list(options: GlobalOptions, *, here: bool, limit: int, as_json: bool) 
         workspace = os.getcwd() if here else None
         page = await client.list_sessions(workspace=workspace, limit=limit)
         if as_json:
-            _write_json({"sessions": page["sessions"]})
+            write_json({"sessions": page["sessions"]})
         elif page["sessions"]:
             _write_table(page["sessions"])
         else:
@@ -43,10 +43,10 @@ def show_transcript(
     """Print the items of a session, the newest of this directory without an id."""
 
     async def use(client: "Client") -> int:
-        session = await _find(client, session_id)
+        session = await find_session(client, session_id)
         items = await _all_items(client, session["id"])
         if as_json:
-            _write_json({"session": session, "items": items})
+            write_json({"session": session, "items": items})
         else:
             _write_items(session, items)
         return 0
@@ -54,12 +54,14 @@ def show_transcript(
     return with_client(options, use)
 
 
-async def _find(client: "Client", wanted: str | None) -> "Session":
+async def find_session(client: "Client", wanted: str | None) -> "Session":
     """Find a session by id or the beginning of one.
 
     Raises:
         ScvError: There is none, or more than one.
     """
+    if wanted == "":  # a script's empty variable is not the beginning of every id
+        raise ScvError("an empty id names no session.")
     here = os.getcwd() if wanted is None else None
     limit = 1 if wanted is None else PAGE
     page = await client.list_sessions(workspace=here, limit=limit)
@@ -87,7 +89,7 @@ async def _all_items(client: "Client", session_id: str) -> list[Json]:
             return items
 
 
-def _write_json(value: Any) -> None:
+def write_json(value: Any) -> None:
     import json
 
     sys.stdout.write(f"{json.dumps(value, indent=2)}\n")

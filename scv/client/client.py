@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from anyio import create_task_group
+from anyio import CancelScope, create_task_group
 from anyio.abc import TaskGroup
 
 from scv import __version__
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from scv.wire.approval import AnswerAccepted, Approval, ApprovalList
     from scv.wire.blob import BlobSlice
     from scv.wire.lifecycle import ServerHandshake
-    from scv.wire.session import ItemPage, Session, SessionList, SessionSnapshot
+    from scv.wire.session import (
+        ItemPage,
+        SearchHits,
+        Session,
+        SessionList,
+        SessionSnapshot,
+    )
     from scv.wire.turn import Turn, TurnCancelling, TurnStarted
 
 logger = logging.getLogger(__name__)
@@ -154,6 +160,13 @@ class Client:
         )
         return result
 
+    async def search_sessions(self, text: str, *, limit: int = 50) -> "SearchHits":
+        """Find text in prompts, answers and titles, the newest first."""
+        result: SearchHits = await self.call(
+            "scv/session/search", {"text": text, "limit": limit}
+        )
+        return result
+
     async def history(
         self,
         session_id: str,
@@ -198,6 +211,49 @@ class Client:
         """Free a session's resources; its data stays."""
         self.sessions.pop(session_id, None)
         await self.act("scv/session/close", {"sessionId": session_id, "mode": mode})
+
+    async def fork_session(
+        self, session_id: str, *, at_item: str | None = None, title: str | None = None
+    ) -> "Session":
+        """Copy a session, up to and with an item; files are not changed."""
+        params = _given(sessionId=session_id, atItem=at_item, title=title)
+        session: Session = (await self.act("scv/session/fork", params))["session"]
+        return session
+
+    async def delete_session(self, session_id: str, *, force: bool = False) -> None:
+        """Remove a session for good; `force` cancels the turn that runs in it."""
+        self.sessions.pop(session_id, None)
+        await self.act("scv/session/delete", {"sessionId": session_id, "force": force})
+
+    async def export_session(self, session_id: str) -> bytes:
+        """Write a session, with its blobs, as the content of one file."""
+        result = await self.call("scv/session/export", {"sessionId": session_id})
+        return await self.read_blob(result["blobId"])
+
+    async def import_session(self, data: bytes, *, root: str) -> "Session":
+        """Make a new session of an exported one.
+
+        An upload belongs to a session, so a passing one in the directory `root`
+        carries the bytes; it is gone on return.
+        """
+        carrier = await self.act(
+            "scv/session/create",
+            {
+                "workspace": {"root": root},
+                "title": "(import)",
+                "config": {"provider": "practice"},  # needs no configuration
+                "attach": False,
+            },
+        )
+        carrier_id: str = carrier["session"]["id"]
+        try:
+            blob_id = await self.put_blob(carrier_id, data, "application/jsonl")
+            result = await self.act("scv/session/import", {"blobId": blob_id})
+        finally:
+            with CancelScope(shield=True), suppress(ConnectionLost):
+                await self.delete_session(carrier_id)
+        session: Session = result["session"]
+        return session
 
     async def start_turn(self, session_id: str, parts: Sequence[Json]) -> "TurnStarted":
         """Give a prompt; answered when it is on disk."""
@@ -261,14 +317,14 @@ class Client:
         """Read a whole blob."""
         from base64 import b64decode
 
-        data = b""
+        data = bytearray()
         while True:
             part: BlobSlice = await self.call(
                 "scv/blob/read", {"blobId": blob_id, "offset": len(data)}
             )
             data += b64decode(part["data"])
             if part["eof"]:
-                return data
+                return bytes(data)
 
     # --- what the server sends ---
 

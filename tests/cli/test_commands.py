@@ -15,6 +15,12 @@ from scv import __version__
 from tests.cli.kit import ROOT, SCV, WAIT_SECONDS, Place
 from tests.fakes.model_server import ModelServer
 
+COMMANDS = (
+    *("exec", "server", "run", "attach", "demo", "uninstall"),
+    *("sessions", "sessions list", "sessions search", "sessions fork"),
+    *("sessions delete", "sessions export", "sessions import"),
+    *("approvals", "approvals list", "approvals answer"),
+)
 HEAVY = ("typer", "rich", "pydantic", "httpx", "prompt_toolkit")
 
 
@@ -83,10 +89,11 @@ def test_help_is_for_newcomers_and_loads_nothing(place: Place) -> None:
     for part in ("scv demo", "scv exec", "sessions", "config", "Examples", "--model"):
         assert part in help_text.out
     assert max(map(len, help_text.out.splitlines())) <= 88
-    for command in ("exec", "server", "sessions", "sessions list", "demo", "uninstall"):
+    for command in COMMANDS:
         done = place.run(*command.split(), "--help")
         assert (done.status, done.err) == (0, ""), command
         assert "Usage" in done.out, command
+        assert max(map(len, done.out.splitlines())) <= 88, command
 
 
 def test_closed_pipe_ends_a_command_quietly(place: Place) -> None:
