@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from anyio import CancelScope, create_task_group
+from anyio import create_task_group
 from anyio.abc import TaskGroup
 
 from scv import __version__
@@ -231,27 +231,11 @@ class Client:
         return await self.read_blob(result["blobId"])
 
     async def import_session(self, data: bytes, *, root: str) -> "Session":
-        """Make a new session of an exported one.
-
-        An upload belongs to a session, so a passing one in the directory `root`
-        carries the bytes; it is gone on return.
-        """
-        carrier = await self.act(
-            "scv/session/create",
-            {
-                "workspace": {"root": root},
-                "title": "(import)",
-                "config": {"provider": "practice"},  # needs no configuration
-                "attach": False,
-            },
+        """Make a new session, working in `root`, of an exported one."""
+        blob_id = await self.put_blob(None, data, "application/jsonl")
+        result = await self.act(
+            "scv/session/import", {"blobId": blob_id, "workspace": {"root": root}}
         )
-        carrier_id: str = carrier["session"]["id"]
-        try:
-            blob_id = await self.put_blob(carrier_id, data, "application/jsonl")
-            result = await self.act("scv/session/import", {"blobId": blob_id})
-        finally:
-            with CancelScope(shield=True), suppress(ConnectionLost):
-                await self.delete_session(carrier_id)
         session: Session = result["session"]
         return session
 
@@ -297,12 +281,17 @@ class Client:
         return result
 
     async def put_blob(
-        self, session_id: str, data: bytes, mime_type: str = "application/octet-stream"
+        self,
+        session_id: str | None,
+        data: bytes,
+        mime_type: str = "application/octet-stream",
     ) -> str:
         """Hand the server bytes for a session; returns their blob id."""
         from base64 import b64encode
 
-        params: Json = {"sessionId": session_id, "mimeType": mime_type}
+        params: Json = {"mimeType": mime_type}
+        if session_id is not None:
+            params["sessionId"] = session_id
         for start in range(0, max(len(data), 1), BLOB_CHUNK_BYTES):
             end = start + BLOB_CHUNK_BYTES
             chunk = b64encode(data[start:end]).decode()

@@ -10,7 +10,8 @@ class PutBlob(TypedDict):
     """Store bytes: chunks of at most 1 MiB, the last one with `last`."""
 
     opId: OpId
-    sessionId: Id
+    sessionId: NotRequired[Id]
+    """The session that keeps it; absent for what `scv/session/import` reads."""
     data: Annotated[str, Bounds(0, 1_400_000)]
     """Base64 of the chunk."""
     mimeType: NotRequired[Annotated[str, Bounds(0, 128)]]

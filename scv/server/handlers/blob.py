@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 async def put(connection: "Connection", params: Json, make_op: MakeOp) -> Json:
     """Take one chunk; the last one makes the blob."""
     store = connection.server.store
-    session = await connection.server.live(params["sessionId"])
+    keeper = ""
+    if "sessionId" in params:
+        keeper = (await connection.server.live(params["sessionId"])).id
     chunk = _decoded(params["data"])
     uploads = connection.uploads
     is_first = "uploadId" not in params
@@ -33,7 +35,7 @@ async def put(connection: "Connection", params: Json, make_op: MakeOp) -> Json:
                 if params.get("last", True):
                     data = bytes(upload.data + chunk)
                     mime_type = params.get("mimeType", "application/octet-stream")
-                    blob_id = await store.put_blob(data, mime_type, session.id)
+                    blob_id = await store.put_blob(data, mime_type, keeper)
                     result = {"blobId": blob_id}
                 await store.commit((make_op(result),))
                 upload.data += chunk

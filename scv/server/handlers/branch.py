@@ -147,8 +147,8 @@ async def import_(connection: "Connection", params: Json, make_op: MakeOp) -> Js
             f"params.blobId: no exported session ({type(error).__name__})",
             data={"code": "params.invalid", "retryable": False, "path": "blobId"},
         ) from None
-    if "workspace" in params:
-        record = replace(record, root=directory(params["workspace"]["root"]))
+    place = params["workspace"]["root"] if "workspace" in params else record.root
+    record = replace(record, root=directory(place))
     for mime_type, content in blobs:
         await store.put_blob(content, mime_type, record.id)
     result = {"session": session_view(record, "idle")}
