@@ -378,6 +378,16 @@ def test_continue_shows_the_newest_session_of_this_directory_and_goes_on(
     assert model.requests[1].input[0]["content"] == "the first prompt"
 
 
+def test_a_session_that_goes_on_needs_no_configured_model(place: Place) -> None:
+    assert place.run("exec", "--provider", "practice", "help").status == 0
+
+    with Terminal(place, "-c") as terminal:
+        terminal.wait_for("the session's model")
+        terminal.wait_for(READY)
+        terminal.type(f"list{ENTER}")
+        terminal.wait_for("list: done")
+
+
 def test_resume_lets_choose_from_a_list(place: Place, model: ModelServer) -> None:
     for name in ("older", "newer"):
         model.say(f"answer to {name}")

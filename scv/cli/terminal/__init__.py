@@ -28,7 +28,7 @@ def run_terminal(options: GlobalOptions, arguments: list[str]) -> int:
     from scv.cli.terminal.opening import choose_model
 
     is_full = has_terminal()
-    chosen = choose_model(options, can_ask=is_full)
+    chosen = choose_model(options, can_ask=is_full, goes_on=newest or chooses)
     if chosen is None:
         return 0
     log_to_file(home_of(chosen))

@@ -32,8 +32,12 @@ in for a model. It needs no key, sends nothing anywhere, and follows simple comm
 """
 
 
-def choose_model(options: GlobalOptions, *, can_ask: bool) -> GlobalOptions | None:
+def choose_model(
+    options: GlobalOptions, *, can_ask: bool, goes_on: bool
+) -> GlobalOptions | None:
     """Check that a model is configured, or offer the practice model; None to end.
+
+    A session that `goes_on` may name its own model, so none need be configured.
 
     Raises:
         ConfigError: The configuration is wrong, or there is none and nobody to ask.
@@ -49,6 +53,8 @@ def choose_model(options: GlobalOptions, *, can_ask: bool) -> GlobalOptions | No
         )
     except ConfigError as error:
         is_first_run = error.key == "provider.active" and options.provider is None
+        if is_first_run and goes_on:
+            return options
         if not (can_ask and is_first_run):
             raise
         lines, _, _ = (error.remedy or "").partition("\nor ")  # what it offers is below
@@ -82,15 +88,19 @@ def header(options: GlobalOptions) -> "RenderableType":
     from scv.config.provider import choose_profile
 
     loaded = load(options)
-    chosen = choose_profile(
-        loaded.settings,
-        name=options.provider,
-        overrides={**loaded.profile_overrides, **_overrides(options)},
-    )
-    name, model = chosen.name, chosen.profile.model
+    try:
+        chosen = choose_profile(
+            loaded.settings,
+            name=options.provider,
+            overrides={**loaded.profile_overrides, **_overrides(options)},
+        )
+        name, model = chosen.name, chosen.profile.model
+        shown = name if name == model else f"{model} ({name})"
+    except ConfigError:  # a session that goes on names its own
+        shown = "the session's model"
     return header_block(
         __version__,
-        name if name == model else f"{model} ({name})",
+        shown,
         short_path(os.getcwd(), HEADER_PATH_CHARACTERS),
         POLICY_WORDS[loaded.settings.tools.approval_policy],
     )
