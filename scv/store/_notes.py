@@ -3,13 +3,15 @@
 A note says nothing but "look": whatever stands in the tables then is indexed, or
 removed from the index when nothing does. So a note too many costs a look, and the
 tables never wait for the index. Its mark changes with every new note, so that
-whoever has looked removes no note that came after.
+whoever has looked removes no note that came after. A note has its mark before it is
+written, because what the disk refuses is written again.
 """
 
+from itertools import count
 from secrets import randbits
 from typing import TYPE_CHECKING
 
-from scv.core.records import ItemRecord
+from scv.core.records import ItemRecord, ItemsCut
 from scv.store._rows import OPEN_STATUSES, Statement, Values
 from scv.store._schema import ITEM, SESSION
 
@@ -23,14 +25,14 @@ WHOLE = "*"
 SEARCHED_KINDS = frozenset({"user_message", "assistant_message"})
 
 NOTE_SESSION = f"INSERT OR REPLACE INTO unindexed VALUES(?, '{WHOLE}', random())"
-NOTE_CUT = (
+_NOTE_AFTER = (
     "INSERT OR REPLACE INTO unindexed"
-    " SELECT session_id, id, random() FROM item WHERE session_id=? AND seq>?"
+    " SELECT session_id, id, ?3 FROM item WHERE session_id=?1 AND seq>?2"
 )
 _NOTE = "INSERT OR REPLACE INTO unindexed VALUES(?, ?, ?)"
 _NOTE_ITEMS = (
     "INSERT OR REPLACE INTO unindexed"
-    " SELECT session_id, id, random() FROM item WHERE session_id=? AND open=0 AND ("
+    " SELECT session_id, id, ?2 FROM item WHERE session_id=?1 AND open=0 AND ("
     + " OR ".join(
         # The beginning of the record, before anything that somebody wrote.
         f'instr(substr(body, 1, 400), CAST(\'"kind":"{kind}"\' AS BLOB))'
@@ -44,9 +46,10 @@ _NAME_INDEX = (
     " ON CONFLICT(key) DO UPDATE SET value=?1 WHERE value IS ?2"
 )
 _NOTE_ALL = (
-    f"INSERT OR REPLACE INTO unindexed SELECT id, '{WHOLE}', random() FROM session"
-    " WHERE EXISTS(SELECT 1 FROM meta WHERE key='index' AND value=?)"
+    f"INSERT OR REPLACE INTO unindexed SELECT id, '{WHOLE}', ?2 FROM session"
+    " WHERE EXISTS(SELECT 1 FROM meta WHERE key='index' AND value=?1)"
 )
+_marks = count(randbits(61))
 
 Note = tuple[str, str, int]
 """Session, item (or `TITLE`, `WHOLE`), mark."""
@@ -54,7 +57,7 @@ Note = tuple[str, str, int]
 
 def note(session_id: str, item_id: str) -> Statement:
     """Note an item or a title."""
-    return Statement(_NOTE, (session_id, item_id, randbits(62)))
+    return Statement(_NOTE, (session_id, item_id, next(_marks)))
 
 
 def wants_note(item: ItemRecord) -> bool:
@@ -70,14 +73,19 @@ def looked(notes: list[Note]) -> tuple[Statement, ...]:
 
 def note_items(session_id: str) -> Statement:
     """Note each item of a session that may hold text to find."""
-    return Statement(_NOTE_ITEMS, (session_id,))
+    return Statement(_NOTE_ITEMS, (session_id, next(_marks)))
+
+
+def note_after(cut: ItemsCut) -> Statement:
+    """Note each item that a cut will remove."""
+    return Statement(_NOTE_AFTER, (cut.session_id, cut.seq, next(_marks)))
 
 
 def name_index(name: str, instead_of: str | None) -> tuple[Statement, ...]:
     """Use another, empty index from now on, if the one in use is `instead_of`."""
     return (
         Statement(_NAME_INDEX, (name, instead_of)),
-        Statement(_NOTE_ALL, (name,)),
+        Statement(_NOTE_ALL, (name, next(_marks))),
     )
 
 

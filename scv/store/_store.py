@@ -18,6 +18,7 @@ from scv.core.records import (
     EventRecord,
     Hit,
     ItemRecord,
+    ItemsCut,
     OpRecord,
     QueueRecord,
     SessionLock,
@@ -111,6 +112,8 @@ class SqliteStore:
         """Fix changes; messages that are complete, and new titles, are noted."""
         writes = list[Write]()
         for change in changes:
+            if isinstance(change, ItemsCut):
+                writes.append(_notes.note_after(change))
             writes.append(prepare(change))
             if isinstance(change, ItemRecord):
                 if _notes.wants_note(change):

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from scv.core.records import DeltasDone, EventRecord, ItemsCut
-from scv.store._notes import NOTE_CUT, NOTE_SESSION
+from scv.store._notes import NOTE_SESSION
 from scv.store._rows import (
     Row,
     SessionDeleted,
@@ -106,7 +106,6 @@ def _cut_items(connection: "sqlite3.Connection", cut: ItemsCut) -> int:
         )
         if approval.item_id in items
     ]
-    connection.execute(NOTE_CUT, key)
     connection.execute("DELETE FROM item WHERE session_id=? AND seq>?", key)
     connection.executemany(
         "DELETE FROM turn WHERE session_id=? AND id=?",

@@ -279,7 +279,12 @@ async def test_a_deletion_that_the_disk_refuses_deletes_nothing(
         with pytest.raises(StoreError) as refused:
             await store.delete_session("s_1", sample.audit(1, "s_1"))
         assert str(small_disk) in refused.value.message
+        store.enqueue((sample.prompt("i_q", "s_1", 900, "a late word"),))
+        with pytest.raises(StoreError) as refused:
+            await store.search("late word")
+        assert str(small_disk) in refused.value.message
         filler.unlink()
+        assert len(await store.search("late word")) == 1
 
         assert len(await store.history("s_1")) == 200
         assert len(await store.blobs("s_1")) == 2
