@@ -1,6 +1,7 @@
 """Children end whole: groups, sessions, orphans, wiped environments, and no zombies."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import psutil
 import pytest
@@ -214,6 +216,15 @@ async def test_deadline_also_bounds_the_end_of_what_is_left(mark: Mark) -> None:
     assert marked(argument) == []
 
 
+def names_of(processes: list[psutil.Process]) -> list[str]:
+    """Name the processes that are still there."""
+    names = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names.append(process.name())
+    return names
+
+
 async def test_other_calls_keep_their_children(mark: Mark, tmp_path: Path) -> None:
     mine, other = mark(), mark()
     ready = tmp_path / "ready"
@@ -227,6 +238,10 @@ async def test_other_calls_keep_their_children(mark: Mark, tmp_path: Path) -> No
 
         group.start_soon(long_call)
         await anyio.to_thread.run_sync(ready.read_bytes)
+        names: list[str] = []
+        while len(names) != 3 or "sleep" not in names:  # forks settle in their time
+            await anyio.lowlevel.checkpoint()
+            names = names_of(marked(other))
         before = {process.pid for process in marked(other)}
 
         short = forks_twice("(env -i setsid sleep $1 &)")
