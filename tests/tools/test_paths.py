@@ -1,6 +1,7 @@
 """No path, link or race leads a file tool out of the workspace."""
 
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -190,11 +191,18 @@ def test_swapped_links_never_lead_outside(box: Toolbox) -> None:
     def swap() -> None:
         """Exchange a directory and a link to the outside as fast as it goes."""
         spare = box.workspace / "spare"
-        for _ in range(SWAPS):
-            place.rename(spare)
-            other.rename(place)
-            spare.rename(other)
-        stop.set()
+        try:
+            for _ in range(SWAPS):
+                place.rename(spare)
+                while True:
+                    try:
+                        other.rename(place)
+                        break
+                    except OSError:  # a write has made the directory meanwhile
+                        shutil.rmtree(place, ignore_errors=True)
+                spare.rename(other)
+        finally:
+            stop.set()
 
     thread = threading.Thread(target=swap)
     thread.start()
